@@ -1,0 +1,272 @@
+"""One request, one trial: stamps in, occupancies out, nothing rounded.
+
+Every figure of the site is derived from five kinds of stamp (DESIGN section 3): a request arrives,
+holds a slot during one or more intervals, receives its first token, finishes. All stamps are integer
+nanoseconds of one monotonic clock, and all derived rates are `fractions.Fraction`, so that the two
+identities below are equalities and not approximations::
+
+    T / W = (S / W) x (T / S)       throughput = batch occupancy  x tokens per slot-second
+    T / W = (R / W) x (T / R)       throughput = system occupancy x tokens per request-second
+
+with T output tokens, W the wall from first arrival to last finish, S the sum of the time the requests
+*held a slot*, and R the sum of the time they were *in the system*. The two look alike and are not:
+eight requests handed at once to a system with one slot read a system occupancy well above 1, although
+one row at a time was all that ever ran.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import NamedTuple
+
+from nanoserve_bench.errors import RunUnsound
+
+NS_PER_S = 1_000_000_000
+
+
+class Shape(StrEnum):
+    """How a system works through a workload, which decides what its run must prove."""
+
+    SERIAL = "serial"
+    """One request at a time: the next arrives when the one before has finished."""
+    CONCURRENT = "concurrent"
+    """All requests are handed over and share the slots."""
+
+
+class Hold(NamedTuple):
+    """An interval in which a request owned a slot, `[acquired_ns, released_ns)`."""
+
+    acquired_ns: int
+    released_ns: int
+
+
+class StepRecord(NamedTuple):
+    """One row of an engine's step log; `holders` slots are held from `start_ns` to the next row.
+
+    A row without prefill and decode rows is the time between two steps: the log is a step function
+    of the holders and ends with a row that has none.
+    """
+
+    start_ns: int
+    prefill_rows: int
+    decode_rows: int
+    holders: int
+    waiting: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """What one request did in one trial. Stamps are ns; None means the system does not tell it.
+
+    Attributes:
+        request: Identifier, unique within the trial.
+        prompt_ids: Token ids of the prompt.
+        output_ids: Token ids that count as output, in order.
+        max_tokens: Output tokens that were asked for.
+        arrival_ns: When the request was due, or handed over.
+        submitted_ns: When it was really submitted (an open-loop client can be late).
+        holds: Slot intervals in order; None where the system tells no holds (an HTTP endpoint).
+        first_token_ns: When the first token existed; None where it is not stamped.
+        finished_ns: When the last token was returned; None for a request that never finished.
+        token_ns: One stamp per output token; None where the system gives no token stamps.
+        discarded_tokens: Generated beyond the request's length, and not output (static batches).
+        cached_tokens: Prompt tokens served from a prefix cache; None is unknown.
+        finish_reason: `length`, `stop`, `abort` or `error`.
+        error: The request's error message; empty when it succeeded.
+    """
+
+    request: str
+    prompt_ids: tuple[int, ...]
+    output_ids: tuple[int, ...]
+    max_tokens: int
+    arrival_ns: int
+    submitted_ns: int
+    holds: tuple[Hold, ...] | None
+    first_token_ns: int | None
+    finished_ns: int | None
+    token_ns: tuple[int, ...] | None = None
+    discarded_tokens: int = 0
+    cached_tokens: int | None = None
+    finish_reason: str = "length"
+    error: str = ""
+
+    @property
+    def served_ns(self) -> int | None:
+        """Time in a slot: the sum of the holds. Preempted time is not served time."""
+        if self.holds is None:
+            return None
+        return sum(hold.released_ns - hold.acquired_ns for hold in self.holds)
+
+    @property
+    def resident_ns(self) -> int | None:
+        """Time in the system (end-to-end latency): `finished - arrival`."""
+        return None if self.finished_ns is None else self.finished_ns - self.arrival_ns
+
+    @property
+    def queued_ns(self) -> int | None:
+        """Time in the system and in no slot: `finished - arrival - served`."""
+        resident, served = self.resident_ns, self.served_ns
+        return None if resident is None or served is None else resident - served
+
+    @property
+    def ttft_ns(self) -> int | None:
+        """Time to first token, queue included: `first token - arrival`."""
+        return None if self.first_token_ns is None else self.first_token_ns - self.arrival_ns
+
+    @property
+    def prefill_ns(self) -> int | None:
+        """Held time until the first token, so a baseline without a queue has `prefill = TTFT`."""
+        if self.holds is None or self.first_token_ns is None:
+            return None
+        first = self.first_token_ns
+        return sum(
+            min(hold.released_ns, first) - hold.acquired_ns
+            for hold in self.holds
+            if hold.acquired_ns < first
+        )
+
+    @property
+    def tpot_s(self) -> Fraction | None:
+        """Seconds per output token after the first: `(finished - first token) / (tokens - 1)`."""
+        if self.finished_ns is None or self.first_token_ns is None or len(self.output_ids) < 2:
+            return None
+        return Fraction(
+            self.finished_ns - self.first_token_ns, (len(self.output_ids) - 1) * NS_PER_S
+        )
+
+    @property
+    def itl_ns(self) -> tuple[int, ...]:
+        """Gaps between successive tokens; empty where there are no token stamps."""
+        stamps = self.token_ns or ()
+        return tuple(later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settings:
+    """What two sides must share for their speeds to be comparable; None is unknown.
+
+    Attributes:
+        machine: Fingerprint of the machine.
+        device: Torch device name, such as `cpu` or `cuda:0`.
+        dtype: Weights and activations, such as `float32`.
+        matmul_precision: What a float32 product really computes in, such as `ieee` or `tf32`.
+        threads: Compute threads; None on a device where they do not matter is still unknown.
+        weights: Digest of the canonical tensors, or `declared:<what>` for a converted form.
+        tokenizer: Digest of the tokenizer, or `none` where prompts are ids and nothing is decoded.
+        decoding: Canonical decoding settings, such as `greedy;ignore_eos`.
+        cache: Prefix cache state: `off` or `on`.
+    """
+
+    machine: str | None
+    device: str | None
+    dtype: str | None
+    matmul_precision: str | None
+    threads: int | None
+    weights: str | None
+    tokenizer: str | None
+    decoding: str | None
+    cache: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemRun:
+    """One system's run of one workload (a trial): its records and the exact figures they give.
+
+    The figures raise `RunUnsound` where the records cannot carry them (no record, a request that
+    never finished, a wall of zero), and are None (a hole) where the system does not tell its holds.
+    """
+
+    system: str
+    shape: Shape
+    slots: int
+    records: tuple[RunRecord, ...]
+    settings: Settings
+    steps: tuple[StepRecord, ...] | None = None
+
+    @property
+    def started_ns(self) -> int:
+        """First arrival."""
+        if not self.records:
+            raise RunUnsound(f"{self.system}: the run has no requests, so it measured nothing")
+        return min(record.arrival_ns for record in self.records)
+
+    @property
+    def finished_ns(self) -> int:
+        """Last finish."""
+        finishes = [record.finished_ns for record in self.records if record.finished_ns is not None]
+        if len(finishes) < len(self.records) or not finishes:
+            missing = [r.request for r in self.records if r.finished_ns is None]
+            raise RunUnsound(
+                f"{self.system}: no finish stamp on request(s) {', '.join(missing) or '(none ran)'}"
+            )
+        return max(finishes)
+
+    @property
+    def wall_ns(self) -> int:
+        """W: first arrival to last finish."""
+        wall = self.finished_ns - self.started_ns
+        if wall <= 0:
+            raise RunUnsound(f"{self.system}: the run's wall time is {wall} ns")
+        return wall
+
+    @property
+    def output_tokens(self) -> int:
+        """T: the token ids that are present, never what was asked for."""
+        return sum(len(record.output_ids) for record in self.records)
+
+    @property
+    def served_ns(self) -> int | None:
+        """S: the sum of the time requests held a slot; None where holds are not told."""
+        served = [record.served_ns for record in self.records]
+        known = [ns for ns in served if ns is not None]
+        return sum(known) if served and len(known) == len(served) else None
+
+    @property
+    def resident_ns(self) -> int:
+        """R: the sum of the time requests were in the system."""
+        _ = self.wall_ns  # raises where a finish is missing
+        return sum(ns for record in self.records if (ns := record.resident_ns) is not None)
+
+    @property
+    def throughput(self) -> Fraction:
+        """T / W in tokens per second."""
+        return Fraction(self.output_tokens * NS_PER_S, self.wall_ns)
+
+    @property
+    def batch_occupancy(self) -> Fraction | None:
+        """S / W in rows: the mean number of slots held. This is the batching factor."""
+        return None if self.served_ns is None else Fraction(self.served_ns, self.wall_ns)
+
+    @property
+    def tokens_per_slot_second(self) -> Fraction | None:
+        """T / S in tokens per second of held slot: what one row produced."""
+        return Fraction(self.output_tokens * NS_PER_S, self.served_ns) if self.served_ns else None
+
+    @property
+    def system_occupancy(self) -> Fraction:
+        """R / W in requests: the mean number in the system, queue included. Not the batch."""
+        return Fraction(self.resident_ns, self.wall_ns)
+
+    @property
+    def tokens_per_request_second(self) -> Fraction:
+        """T / R in tokens per second of request in the system: what the caller got."""
+        if self.resident_ns <= 0:
+            raise RunUnsound(f"{self.system}: the requests' time in the system is zero")
+        return Fraction(self.output_tokens * NS_PER_S, self.resident_ns)
+
+    @property
+    def queue_share(self) -> Fraction | None:
+        """(R - S) / R: the share of the requests' time spent in the system and in no slot."""
+        if self.served_ns is None or self.resident_ns <= 0:
+            return None
+        return Fraction(self.resident_ns - self.served_ns, self.resident_ns)
+
+    def identity_gaps(self) -> tuple[Fraction | None, Fraction]:
+        """What is left of each factorisation: exactly (0, 0), or the arithmetic is broken."""
+        batch, per_slot = self.batch_occupancy, self.tokens_per_slot_second
+        slot_gap = (
+            None if batch is None or per_slot is None else self.throughput - batch * per_slot
+        )
+        return slot_gap, self.throughput - self.system_occupancy * self.tokens_per_request_second
