@@ -1,0 +1,178 @@
+"""What a sweep will do, written down before its first trial and never changed afterwards.
+
+`plan.json` is the promise that the gate holds the results to: every cell, every block's order, the
+stopping rule, and every refusal that is acknowledged beforehand. Whatever is decided after seeing
+a number is not in here, and that is its purpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Arm:
+    """A system as it takes part: under a name of its own, so that a system can meet itself.
+
+    Attributes:
+        name: Unique in the plan, such as `hf-generate` or `hf-generate-again`.
+        system: Name of the system (entry point) that it runs.
+        version: Version of the system.
+        revision: Git revision that the arm runs, where that is chosen; None is the checkout's own.
+    """
+
+    name: str
+    system: str
+    version: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkloadPlan:
+    """A workload and the slot counts at which concurrent systems run it."""
+
+    name: str
+    requests: int
+    prompt_tokens: int
+    new_tokens: int
+    slots: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """(arm, system, device, dtype, slots, workload, model): the unit that a block runs once."""
+
+    id: str
+    arm: str
+    system: str
+    device: str
+    dtype: str
+    slots: int
+    workload: str
+    model: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Blocks:
+    """The stopping rule, declared beforehand.
+
+    Attributes:
+        least: Blocks that always run.
+        most: Blocks after which the sweep stops, however wide its intervals are.
+        target_half_width: Relative half-width of the headline intervals at which it may stop
+            between `least` and `most`; None runs `most`.
+        most_reruns: Blocks that may be run again because of contention.
+    """
+
+    least: int
+    most: int
+    target_half_width: float | None
+    most_reruns: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedComparison:
+    """A pair of cells whose ratio the study will state: `candidate` over `baseline`.
+
+    `kind` is `rival` (another system), `revision` (the same system at another commit or setting),
+    or `self` (A/A: the same thing twice, whose true ratio is 1).
+    """
+
+    baseline: str
+    candidate: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SkippedDevice:
+    """A device that was looked for and not measured, and why: a hole, never a number."""
+
+    device: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AcknowledgedRefusal:
+    """A refusal that is expected: exact cell and rule, with the reason for accepting the hole."""
+
+    cell: str
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """`plan.json`. `orders[b]` is the order in which block b runs its cells."""
+
+    schema: int
+    run_id: str
+    created_at: str
+    revision: str | None
+    dirty: bool | None
+    model: str
+    seed: int
+    decoding: str
+    arms: tuple[Arm, ...]
+    headline_baseline: str
+    devices: tuple[str, ...]
+    skipped_devices: tuple[SkippedDevice, ...]
+    dtypes: tuple[str, ...]
+    workloads: tuple[WorkloadPlan, ...]
+    cells: tuple[Cell, ...]
+    comparisons: tuple[PlannedComparison, ...]
+    blocks: Blocks
+    orders: tuple[tuple[str, ...], ...]
+    acknowledged: tuple[AcknowledgedRefusal, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """A fact about the machine or the environment: a value with its unit (empty for none)."""
+
+    name: str
+    value: str | int | float | bool | None
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """One start of the plan: what the ledger keeps so that no sweep is tried until it pleases.
+
+    `outcome` is `running`, `completed`, `interrupted` or `failed: <why>`; a start found `running`
+    by a later start was killed, and is recorded as `interrupted`.
+    """
+
+    started_at: str
+    revision: str | None
+    dirty: bool | None
+    machine: str
+    first_block: int
+    outcome: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FileDigest:
+    """A file of the folder as it stood after the last complete block."""
+
+    name: str
+    sha256: str
+    bytes: int
+    rows: int | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Manifest:
+    """`manifest.json`: the machine, the ledger of starts, and a digest of every other file.
+
+    `blocks_done` is how many blocks stand complete in the files; `complete` says whether the
+    stopping rule was met. `machine` is the fingerprint that systems.csv repeats.
+    """
+
+    schema: int
+    run_id: str
+    machine: str
+    facts: tuple[Fact, ...]
+    ledger: tuple[Start, ...]
+    blocks_done: int
+    complete: bool
+    files: tuple[FileDigest, ...]
