@@ -1,11 +1,8 @@
-"""The exceptions of the benchmark::
+"""The exceptions of the benchmark.
 
-    BenchError                what a command line prints without a traceback
-    ├── RunUnsound            one run does not show what it claims to show
-    ├── UnfairComparison      two sound runs, but not of the same thing
-    ├── ResultsError          a results folder that cannot be read, with every fault in it
-    ├── PlanError             a sweep that cannot be planned or may not go on
-    └── WorkerError           a worker process that failed, with what it said
+`BenchError` is the base of everything that a command line prints without a traceback: `RunUnsound`
+and `UnfairComparison` come from the gate, `ResultsError` (in `results.py`, with every fault of a
+folder) from the reader, `PlanError` from a sweep that may not start, `WorkerError` from a worker.
 """
 
 from __future__ import annotations

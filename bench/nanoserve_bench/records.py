@@ -1,21 +1,22 @@
 """One request, one trial: stamps in, occupancies out, nothing rounded.
 
-Every figure of the site is derived from five kinds of stamp (DESIGN section 3): a request arrives,
-holds a slot during one or more intervals, receives its first token, finishes. All stamps are integer
-nanoseconds of one monotonic clock, and all derived rates are `fractions.Fraction`, so that the two
-identities below are equalities and not approximations::
+Every figure of the site is derived from a few stamps: a request arrives, holds a slot during one
+or more intervals, receives its first token, finishes. All stamps are integer nanoseconds of one
+monotonic clock, and all derived rates are `fractions.Fraction`, so that the two identities below
+are equalities and not approximations::
 
     T / W = (S / W) x (T / S)       throughput = batch occupancy  x tokens per slot-second
     T / W = (R / W) x (T / R)       throughput = system occupancy x tokens per request-second
 
-with T output tokens, W the wall from first arrival to last finish, S the sum of the time the requests
-*held a slot*, and R the sum of the time they were *in the system*. The two look alike and are not:
-eight requests handed at once to a system with one slot read a system occupancy well above 1, although
-one row at a time was all that ever ran.
+with T output tokens, W the wall from first arrival to last finish, S the sum of the time the
+requests *held a slot*, and R the sum of the time they were *in the system*. The two occupancies
+look alike and are not: eight requests handed at once to a system with one slot read a system
+occupancy well above 1, although one row at a time was all that ever ran.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -140,7 +141,7 @@ class RunRecord:
     def itl_ns(self) -> tuple[int, ...]:
         """Gaps between successive tokens; empty where there are no token stamps."""
         stamps = self.token_ns or ()
-        return tuple(later - earlier for earlier, later in zip(stamps, stamps[1:], strict=False))
+        return tuple(later - earlier for earlier, later in itertools.pairwise(stamps))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -266,7 +267,5 @@ class SystemRun:
     def identity_gaps(self) -> tuple[Fraction | None, Fraction]:
         """What is left of each factorisation: exactly (0, 0), or the arithmetic is broken."""
         batch, per_slot = self.batch_occupancy, self.tokens_per_slot_second
-        slot_gap = (
-            None if batch is None or per_slot is None else self.throughput - batch * per_slot
-        )
+        slot_gap = None if batch is None or per_slot is None else self.throughput - batch * per_slot
         return slot_gap, self.throughput - self.system_occupancy * self.tokens_per_request_second

@@ -1,0 +1,1 @@
+"""A benchmark that refuses unsound comparisons."""
