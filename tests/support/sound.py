@@ -1,0 +1,406 @@
+"""Sound result folders with stamps placed by hand: the ruler that the tests measure with.
+
+Nothing here was measured and nothing here is ever published. `study()` lays out a plan and, block by
+block, what three arms would have stamped if every step took exactly as long as asked, with a small
+seeded spread so that no two trials are copies of each other. Everything is plain rows, so that a test
+can break one thing and write the folder with all digests right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from nanoserve_bench.plan import (
+    AcknowledgedRefusal,
+    Arm,
+    Blocks,
+    Cell,
+    Fact,
+    Plan,
+    PlannedComparison,
+    SkippedDevice,
+    Start,
+    WorkloadPlan,
+)
+from nanoserve_bench.records import Hold
+from nanoserve_bench.schema import (
+    SCHEMA_VERSION,
+    CeilingRow,
+    RequestRow,
+    StepRow,
+    SystemRow,
+    TrialRow,
+    token_digest,
+)
+from nanoserve_bench.writer import BlockRows, ResultsWriter
+
+MS = 1_000_000
+MACHINE = "sha256:machine"
+REVISION = "0123456789abcdef0123456789abcdef01234567"
+WEIGHTS = "sha256:" + "a" * 64
+DAY44 = WorkloadPlan(name="day44", requests=8, prompt_tokens=6, new_tokens=16, slots=(1, 2, 4, 8))
+
+
+@dataclasses.dataclass(kw_only=True)
+class Study:
+    """A study as rows, ready to be broken and written."""
+
+    plan: Plan
+    blocks: list[BlockRows]
+    facts: tuple[Fact, ...]
+    starts: list[Start]
+
+    def write(self, path: Path, *, finish: bool = True) -> Path:
+        """Write the folder through the real writer, the summary computed from the rows."""
+        writer = ResultsWriter.create(path, self.plan, machine=MACHINE, facts=self.facts)
+        for start in self.starts:
+            writer.record_start(start)
+        for rows in self.blocks:
+            writer.write_block(rows)
+        if finish:
+            from nanoserve_bench.results import read  # noqa: PLC0415
+            from nanoserve_bench.summary import summarise  # noqa: PLC0415
+
+            writer.finish(summarise(read(path, require_complete=False)))
+        return path
+
+    def edit(
+        self,
+        table: str,
+        change: Callable[[object], object],
+        *,
+        where: Callable[[object], bool] = lambda _: True,
+        blocks: Sequence[int] | None = None,
+    ) -> int:
+        """Replace the rows of a table that `where` picks; the number of rows changed."""
+        changed = 0
+        for index, block in enumerate(self.blocks):
+            if blocks is not None and index not in blocks:
+                continue
+            rows = []
+            for row in getattr(block, table):
+                if where(row):
+                    row = change(row)  # noqa: PLW2901
+                    changed += 1
+                if row is not None:
+                    rows.append(row)
+            self.blocks[index] = dataclasses.replace(block, **{table: tuple(rows)})
+        return changed
+
+
+def plan(
+    *,
+    run_id: str = "20260101-cpu-day44-0123456",
+    workload: WorkloadPlan = DAY44,
+    blocks: int = 8,
+    device: str = "cpu",
+    dtype: str = "float32",
+    acknowledged: tuple[AcknowledgedRefusal, ...] = (),
+    seed: int = 44,
+) -> Plan:
+    """The default plan: a baseline, itself again, and the engine at every slot count."""
+    arms = (
+        Arm(name="hf-generate", system="hf-generate", version="5.24.0"),
+        Arm(name="hf-generate-again", system="hf-generate", version="5.24.0"),
+        Arm(name="nanoserve", system="nanoserve", version="0.1.0"),
+    )
+    cells = []
+    for arm in arms:
+        for slots in workload.slots if arm.system == "nanoserve" else (1,):
+            cells.append(
+                Cell(
+                    id=f"{arm.name}/{device}/{dtype}/{slots}/{workload.name}",
+                    arm=arm.name,
+                    system=arm.system,
+                    device=device,
+                    dtype=dtype,
+                    slots=slots,
+                    workload=workload.name,
+                    model="smollm2-135m",
+                )
+            )
+    baseline = cells[0].id
+    rng = random.Random(seed)
+    orders = []
+    for block in range(blocks + 2):
+        order = [cell.id for cell in cells]
+        rng.shuffle(order)
+        # Balanced on purpose: each cell leads the baseline in half of the blocks.
+        others = [cell for cell in order if cell != baseline]
+        orders.append(
+            tuple([baseline, *others]) if block % 2 == 0 else tuple([*reversed(others), baseline])
+        )
+    return Plan(
+        schema=SCHEMA_VERSION,
+        run_id=run_id,
+        created_at="2026-01-01T00:00:00+00:00",
+        revision=REVISION,
+        dirty=False,
+        model="smollm2-135m",
+        seed=seed,
+        decoding="greedy;ignore_eos",
+        arms=arms,
+        headline_baseline="hf-generate",
+        devices=(device,),
+        skipped_devices=(SkippedDevice(device="cuda", reason="no CUDA device is visible"),),
+        dtypes=(dtype,),
+        workloads=(workload,),
+        cells=tuple(cells),
+        comparisons=tuple(
+            PlannedComparison(
+                baseline=baseline,
+                candidate=cell.id,
+                kind="self" if cell.system == "hf-generate" else "rival",
+            )
+            for cell in cells[1:]
+        ),
+        blocks=Blocks(least=blocks, most=blocks, target_half_width=None, most_reruns=2),
+        orders=tuple(orders),
+        acknowledged=acknowledged,
+    )
+
+
+def study(
+    *,
+    run_id: str = "20260101-cpu-day44-0123456",
+    workload: WorkloadPlan = DAY44,
+    blocks: int = 8,
+    step_ms: Callable[[str, int], float] | None = None,
+    spread: float = 0.01,
+    seed: int = 44,
+    device: str = "cpu",
+    dtype: str = "float32",
+) -> Study:
+    """A sound study. `step_ms(system, rows)` is how long a step of so many rows takes."""
+    times = step_ms or (lambda system, rows: 62.0 if system != "nanoserve" else 34.0 + 3.0 * rows)
+    the_plan = plan(
+        run_id=run_id, workload=workload, blocks=blocks, seed=seed, device=device, dtype=dtype
+    )
+    rng = random.Random(seed)
+    rows = [_block(the_plan, index, times, spread, rng) for index in range(blocks)]
+    start = Start(
+        started_at="2026-01-01T00:00:01+00:00",
+        revision=REVISION,
+        dirty=False,
+        machine=MACHINE,
+        first_block=0,
+        outcome="running",
+    )
+    facts = (
+        Fact(name="cpu_model", value="Ruler CPU"),
+        Fact(name="physical_cores", value=2, unit="cores"),
+        Fact(name="memory", value=24 * 2**30, unit="bytes"),
+    )
+    return Study(plan=the_plan, blocks=rows, facts=facts, starts=[start])
+
+
+def _block(
+    the_plan: Plan,
+    block: int,
+    step_ms: Callable[[str, int], float],
+    spread: float,
+    rng: random.Random,
+) -> BlockRows:
+    workload = the_plan.workloads[0]
+    cells = {cell.id: cell for cell in the_plan.cells}
+    launches = {arm.name: block * len(the_plan.arms) + i for i, arm in enumerate(the_plan.arms)}
+    prompts = _token_lists(rng, workload.requests, workload.prompt_tokens)
+    outputs = _token_lists(rng, workload.requests, workload.new_tokens)
+    warm_prompts = _token_lists(rng, workload.requests, workload.prompt_tokens)
+    trials: list[TrialRow] = []
+    requests: list[RequestRow] = []
+    steps: list[StepRow] = []
+    clock = (block + 1) * 10**12
+    schedule = [(cell.id, True) for cell in the_plan.cells]
+    schedule += [(cell, False) for cell in the_plan.orders[block]]
+    for order, (cell_id, warmup) in enumerate(schedule):
+        cell = cells[cell_id]
+        take = min(cell.slots, workload.requests) if warmup else workload.requests
+        tokens = 3 if warmup else workload.new_tokens
+        work = list(
+            zip((warm_prompts if warmup else prompts)[:take], outputs[:take], strict=True)
+        )
+        work = [(prompt, output[:tokens]) for prompt, output in work]
+        started = clock
+        key = (block, cell_id, warmup)
+        noise = lambda rows, system=cell.system: max(  # noqa: E731
+            1, round(step_ms(system, rows) * MS * (1 + spread * rng.gauss(0, 1)))
+        )
+        if cell.system == "nanoserve":
+            new_requests, new_steps, clock = _engine(key, work, cell.slots, clock, noise)
+            steps += new_steps
+        else:
+            new_requests, clock = _serial(key, work, clock, noise)
+        requests += new_requests
+        wall = clock - started
+        clock += 5 * MS
+        trials.append(
+            TrialRow(
+                block=block,
+                replaces=None,
+                launch=launches[cell.arm],
+                cell=cell_id,
+                order=order,
+                warmup=warmup,
+                started_at=f"2026-01-01T{block:02d}:{order:02d}:10+00:00",
+                started_ns=started - 1 * MS,
+                wall_ns=wall + 2 * MS,
+                load_before=0.5,
+                load_after=0.6,
+                involuntary_switches=3,
+                steal_ns=0,
+                cpu_ns=2 * wall - 5 * MS,
+                other_cpu_ns=wall // 1000,
+                peak_memory_bytes=900 * 2**20,
+            )
+        )
+    return BlockRows(
+        systems=tuple(_launch(the_plan, arm, block, launches[arm.name]) for arm in the_plan.arms),
+        ceilings=(
+            CeilingRow(
+                block=block,
+                device=the_plan.devices[0],
+                dtype=the_plan.dtypes[0],
+                buffer_bytes=538_000_000,
+                read_bytes_per_s=28e9 * (1 + 0.01 * rng.gauss(0, 1)),
+                matmul_flop_per_s=150e9 * (1 + 0.01 * rng.gauss(0, 1)),
+            ),
+        ),
+        trials=tuple(trials),
+        requests=tuple(requests),
+        steps=tuple(steps),
+        prompts=tuple(prompts + warm_prompts),
+        outputs=tuple(outputs + [output[:3] for output in outputs]),
+    )
+
+
+def _token_lists(rng: random.Random, count: int, length: int) -> list[tuple[int, ...]]:
+    return [tuple(rng.randrange(100, 49_000) for _ in range(length)) for _ in range(count)]
+
+
+def _launch(the_plan: Plan, arm: Arm, block: int, launch: int) -> SystemRow:
+    engine = arm.system == "nanoserve"
+    return SystemRow(
+        launch=launch,
+        block=block,
+        arm=arm.name,
+        system=arm.system,
+        version=arm.version,
+        revision=arm.revision,
+        shape="concurrent" if engine else "serial",
+        stamps="holds first_token tokens steps" if engine else "holds first_token tokens",
+        machine=MACHINE,
+        device=the_plan.devices[0],
+        device_name="Ruler CPU",
+        dtype=the_plan.dtypes[0],
+        matmul_precision="ieee",
+        threads=2,
+        weights=WEIGHTS,
+        weight_bytes_per_step=538_000_000,
+        tokenizer="sha256:" + "b" * 64,
+        attention="paged-torch" if engine else "sdpa",
+        cache="off",
+        decoding=the_plan.decoding,
+        kernel_path="torch:onednn-prepacked" if engine else "torch:F.linear",
+        libraries="torch=2.13.0;transformers=5.24.0",
+    )
+
+
+Key = tuple[int, str, bool]
+Work = list[tuple[tuple[int, ...], tuple[int, ...]]]
+
+
+def _request(
+    key: Key,
+    index: int,
+    work: tuple[tuple[int, ...], tuple[int, ...]],
+    arrival: int,
+    hold: Hold,
+    token_ns: tuple[int, ...],
+) -> RequestRow:
+    prompt, output = work
+    return RequestRow(
+        block=key[0],
+        cell=key[1],
+        warmup=key[2],
+        request=f"r{index}",
+        prompt_sha256=token_digest(prompt),
+        prompt_tokens=len(prompt),
+        max_tokens=len(output),
+        output_tokens=len(output),
+        discarded_tokens=0,
+        cached_tokens=0,
+        arrival_ns=arrival,
+        submitted_ns=arrival,
+        holds_ns=(hold,),
+        first_token_ns=token_ns[0],
+        finished_ns=hold.released_ns,
+        token_ns=token_ns,
+        finish_reason="length",
+        error=None,
+        output_sha256=token_digest(output),
+    )
+
+
+def _serial(
+    key: Key, work: Work, clock: int, step_ns: Callable[[int], int]
+) -> tuple[list[RequestRow], int]:
+    rows = []
+    for index, item in enumerate(work):
+        arrival = clock
+        stamps = []
+        for _ in item[1]:
+            clock += step_ns(1)
+            stamps.append(clock)
+        clock += 1000  # what `generate` does between the last token and its return
+        rows.append(_request(key, index, item, arrival, Hold(arrival, clock), tuple(stamps)))
+        clock += 2000
+    return rows, clock
+
+
+def _engine(
+    key: Key, work: Work, slots: int, clock: int, step_ns: Callable[[int], int]
+) -> tuple[list[RequestRow], list[StepRow], int]:
+    """First come, first served over `slots` rows, one end stamp per step."""
+    arrivals = [clock + 500 * index for index in range(len(work))]
+    clock = arrivals[-1] + 500
+    waiting = list(range(len(work)))
+    running: dict[int, list[int]] = {}
+    acquired: dict[int, int] = {}
+    rows: dict[int, RequestRow] = {}
+    log: list[tuple[int, int, int, int, int]] = []
+    while waiting or running:
+        admitted = []
+        while waiting and len(running) < slots:
+            index = waiting.pop(0)
+            running[index], acquired[index] = [], clock
+            admitted.append(index)
+        log.append(
+            (clock, len(admitted), len(running) - len(admitted), len(running), len(waiting))
+        )
+        clock += step_ns(len(running))
+        for index in list(running):
+            running[index].append(clock)
+            if len(running[index]) == len(work[index][1]):
+                hold = Hold(acquired[index], clock)
+                stamps = tuple(running.pop(index))
+                rows[index] = _request(key, index, work[index], arrivals[index], hold, stamps)
+    log.append((clock, 0, 0, 0, 0))
+    steps = [
+        StepRow(
+            block=key[0],
+            cell=key[1],
+            warmup=key[2],
+            step=number,
+            start_ns=start,
+            prefill_rows=prefill,
+            decode_rows=decode,
+            holders=holders,
+            waiting=queue,
+        )
+        for number, (start, prefill, decode, holders, queue) in enumerate(log)
+    ]
+    return [rows[index] for index in range(len(work))], steps, clock
