@@ -36,6 +36,8 @@ from nanoserve_bench.schema import (
     token_digest,
 )
 
+_NEW_MANIFEST = f".{MANIFEST}.new"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class BlockRows:
@@ -106,6 +108,7 @@ class ResultsWriter:
         Raises:
             PlanError: The manifest cannot be read, or a file is not what it was.
         """
+        (path / _NEW_MANIFEST).unlink(missing_ok=True)
         text = (path / MANIFEST).read_text(encoding="utf-8")
         manifest = documents.decode(Manifest, text, MANIFEST)
         if isinstance(manifest, Sequence):
@@ -199,7 +202,7 @@ class ResultsWriter:
             complete=complete,
             ledger=self.manifest.ledger if ledger is None else ledger,
         )
-        temporary = self.path / f".{MANIFEST}.new"
+        temporary = self.path / _NEW_MANIFEST
         with temporary.open("w", encoding="utf-8") as file:
             file.write(documents.encode(self.manifest))
             file.flush()
