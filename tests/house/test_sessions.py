@@ -1,0 +1,139 @@
+"""The nox sessions: they exist, and each one sets itself up from the pinned versions alone."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import nox
+import nox.registry
+import pytest
+
+SESSIONS = ("build", "bench", "report", "serve", "publish", "tests", "lint", "types")
+TORCH_FREE = ("report", "serve", "publish", "lint")
+
+
+@dataclass
+class Recorder:
+    """Stands for a `nox.Session` and only notes what it is asked to do."""
+
+    posargs: tuple[str, ...] = ()
+    installs: list[tuple[str, ...]] = field(default_factory=list)
+    runs: list[tuple[str, ...]] = field(default_factory=list)
+
+    def install(self, *args: str) -> None:
+        self.installs.append(args)
+
+    def run(self, *args: str, **_: Any) -> None:
+        self.runs.append(args)
+
+    def log(self, *_: Any) -> None:
+        pass
+
+    def error(self, message: str) -> None:
+        raise SystemExit(message)
+
+
+@pytest.fixture(scope="module")
+def noxfile(root: Path) -> ModuleType:
+    """The noxfile, imported once: nox refuses to register a session twice."""
+    spec = importlib.util.spec_from_file_location("house_noxfile", root / "noxfile.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    with contextlib.chdir(root):
+        spec.loader.exec_module(module)
+    return module
+
+
+def record(noxfile: ModuleType, name: str, *posargs: str) -> Recorder:
+    recorder = Recorder(posargs=posargs)
+    getattr(noxfile, name).func(recorder)
+    return recorder
+
+
+def test_sessions_of_the_design_exist_and_say_what_they_do(noxfile: ModuleType) -> None:
+    registered = nox.registry.get()
+    assert set(registered) == set(SESSIONS)
+    for name in SESSIONS:
+        assert (registered[name].func.__doc__ or "").strip(), name
+
+
+def test_the_session_that_times_things_runs_alone(noxfile: ModuleType) -> None:
+    assert noxfile.bench.allow_parallel is False
+
+
+def test_plain_nox_runs_the_checks_and_nothing_that_publishes(noxfile: ModuleType) -> None:
+    assert list(nox.options.sessions or ()) == ["lint", "types", "tests"]
+
+
+@pytest.mark.parametrize("name", [name for name in SESSIONS if name != "build"])
+def test_every_install_is_held_to_the_constraints(noxfile: ModuleType, name: str) -> None:
+    installs = record(noxfile, name, "0.1").installs
+    assert installs
+    for args in installs:
+        assert args[:2] == ("-c", "constraints.txt"), args
+
+
+@pytest.mark.parametrize("name", ["bench", "tests", "types"])
+def test_torch_comes_first_and_by_its_exact_version(noxfile: ModuleType, name: str) -> None:
+    """A looser requirement of another package would fetch another build."""
+    first, *_ = record(noxfile, name).installs
+    assert first == ("-c", "constraints.txt", noxfile.TORCH)
+
+
+@pytest.mark.parametrize("name", TORCH_FREE)
+def test_no_torch_where_results_are_judged(noxfile: ModuleType, name: str) -> None:
+    asked = [arg for args in record(noxfile, name, "0.1").installs for arg in args]
+    assert not [arg for arg in asked if "torch" in arg or "[run]" in arg or arg == "engine"]
+
+
+@pytest.mark.parametrize("name", ["bench", "tests"])
+def test_weights_come_without_their_dependencies(noxfile: ModuleType, name: str) -> None:
+    (args,) = [args for args in record(noxfile, name).installs if noxfile.WEIGHTS in args]
+    assert "--no-deps" in args
+
+
+def test_arguments_go_to_the_sweep_and_not_to_the_report(noxfile: ModuleType) -> None:
+    """`nox -s bench report -- --quick` hands the same arguments to both sessions."""
+    assert ("nanoserve-bench", "sweep", "--quick") in record(noxfile, "bench", "--quick").runs
+    assert ("nanoserve-report", "build") in record(noxfile, "report", "--quick").runs
+
+
+def test_publishing_without_a_version_is_an_error_that_shows_how(noxfile: ModuleType) -> None:
+    with pytest.raises(SystemExit, match=r"nox -s publish -- 0\.1 latest"):
+        record(noxfile, "publish")
+
+
+def test_a_missing_browser_is_said_before_anything_is_installed(
+    noxfile: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noxfile.shutil, "which", lambda _: None)
+    recorder = Recorder()
+    with pytest.raises(SystemExit, match="need Chromium"):
+        noxfile.tests.func(recorder)
+    assert recorder.installs == []
+
+
+def test_root_gets_the_browser_installed(
+    noxfile: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a fresh container the README's test command does all of its own set-up."""
+    monkeypatch.setattr(noxfile.shutil, "which", {"apt-get": "apt-get"}.get)
+    monkeypatch.setattr(noxfile.os, "geteuid", lambda: 0)
+    runs = record(noxfile, "tests").runs
+    apt = [args for args in runs if args[0] == "apt-get"]
+    assert runs[: len(apt)] == apt
+    assert "chromium" in apt[-1]
+    assert "--no-install-recommends" in apt[-1]
+
+
+def test_ci_runs_sessions_that_exist(root: Path) -> None:
+    (line,) = [line for line in (root / ".ci/run").read_text().splitlines() if "nox -s" in line]
+    named = line.split("nox -s", 1)[1].split()
+    assert set(named) <= set(SESSIONS)
+    assert {"tests", "lint", "types", "report", "build"} <= set(named)
