@@ -1,0 +1,33 @@
+"""nanoserve: a small LLM inference engine.
+
+Paged KV cache, continuous batching, exact time stamps::
+
+    from nanoserve import LLM, SamplingParams
+
+    llm = LLM("smollm2-135m", max_slots=8)
+    outputs = llm.generate(["The capital of France is"], SamplingParams(max_tokens=16))
+    print(outputs[0].text)
+"""
+
+from nanoserve._version import __version__
+from nanoserve.config import EngineConfig
+from nanoserve.description import EngineDescription
+from nanoserve.engine import Engine
+from nanoserve.llm import LLM
+from nanoserve.outputs import RequestOutput, StepOutput, TokenOutput
+from nanoserve.request import FinishReason, RequestTimings
+from nanoserve.sampling_params import SamplingParams
+
+__all__ = [
+    "LLM",
+    "Engine",
+    "EngineConfig",
+    "EngineDescription",
+    "FinishReason",
+    "RequestOutput",
+    "RequestTimings",
+    "SamplingParams",
+    "StepOutput",
+    "TokenOutput",
+    "__version__",
+]

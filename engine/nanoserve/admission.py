@@ -1,0 +1,95 @@
+"""What a request must be to be let in.
+
+A bad request is refused with a sentence that says what is wrong and what to do, and the others
+never notice. Whatever passes here can be served to its end: its ids are in the vocabulary, and it
+fits into the model's length and, alone, into the KV pool.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nanoserve._checks import is_integer
+from nanoserve.errors import RequestRefused
+from nanoserve.sampling_params import SamplingParams
+from nanoserve.tokenizer import Tokenizer
+
+Prompt = str | Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """What the engine can serve; lengths in tokens."""
+
+    vocab_size: int
+    max_model_len: int
+    pool_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admitted:
+    """A request that can be served.
+
+    Attributes:
+        prompt: Its token ids.
+        max_length: Tokens, prompt and output together, at which it ends.
+    """
+
+    prompt: list[int]
+    max_length: int
+
+
+def admit(
+    prompt: Prompt, params: SamplingParams, *, limits: Limits, tokenizer: Tokenizer | None
+) -> Admitted:
+    """Check a request.
+
+    Raises:
+        RequestRefused: Saying what is wrong with it.
+    """
+    if not isinstance(params, SamplingParams):
+        raise RequestRefused(f"params must be SamplingParams, not {type(params).__name__}")
+    if problems := params.problems():
+        raise RequestRefused("; ".join(problems))
+    tokens = _read(prompt, tokenizer)
+    _check_ids(tokens, limits.vocab_size)
+    if len(tokens) >= limits.max_model_len:
+        raise RequestRefused(
+            f"the prompt has {len(tokens)} tokens and leaves no room for an output: prompt and "
+            f"output together are limited to max_model_len={limits.max_model_len}"
+        )
+    max_length = min(len(tokens) + params.max_tokens, limits.max_model_len)
+    stored = max_length - 1  # the last token is never looked back at
+    if stored > limits.pool_tokens:
+        raise RequestRefused(
+            f"the request can never fit: {len(tokens)} prompt tokens and up to "
+            f"{max_length - len(tokens)} new ones need {stored} tokens of the KV pool, which holds "
+            f"{limits.pool_tokens}: shorten it or raise kv_pool_tokens"
+        )
+    return Admitted(prompt=tokens, max_length=max_length)
+
+
+def _read(prompt: Prompt, tokenizer: Tokenizer | None) -> list[int]:
+    if isinstance(prompt, str):
+        if tokenizer is None:
+            raise RequestRefused("the prompt is text, and this model has no tokenizer: give ids")
+        return tokenizer.encode(prompt)
+    try:
+        return list(prompt)
+    except TypeError:
+        raise RequestRefused(
+            f"a prompt is a string or a sequence of token ids, not {type(prompt).__name__}"
+        ) from None
+
+
+def _check_ids(tokens: list[int], vocab_size: int) -> None:
+    if not tokens:
+        raise RequestRefused("the prompt is empty: give at least one token")
+    for position, token in enumerate(tokens):
+        if not is_integer(token):
+            raise RequestRefused(
+                f"prompt token {position} is {token!r}, a {type(token).__name__}, not an integer"
+            )
+        if not 0 <= token < vocab_size:
+            raise RequestRefused(
+                f"prompt token {position} is {token}, outside the vocabulary of {vocab_size} ids"
+            )

