@@ -31,7 +31,7 @@ QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's announcement of its own end 
 
 GENERATE = """
 from nanoserve import LLM, SamplingParams
-out = LLM("synthetic:tiny", max_slots=2).generate([[1, 2, 3]], SamplingParams(max_tokens=4))[0]
+out = LLM("synthetic:tiny-llama", max_slots=2).generate([[1, 2, 3]], SamplingParams(max_tokens=4))[0]
 assert out.error is None and len(out.token_ids) == 4, out
 print("the installed engine generated", list(out.token_ids))
 """
