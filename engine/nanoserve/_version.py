@@ -1,3 +1,3 @@
-"""The version of nanoserve, the one place where it is written."""
+"""The version of nanoserve, as its pyproject.toml has it."""
 
 __version__ = "0.1.0"

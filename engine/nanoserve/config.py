@@ -17,7 +17,7 @@ from nanoserve.errors import ConfigError
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """Settings of one engine.
 
