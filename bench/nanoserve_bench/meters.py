@@ -1,0 +1,110 @@
+"""What the machine did during a trial, read from the kernel before and after it.
+
+Read by the worker itself, outside the stamps. Where a system does not tell (anything but Linux for
+the figures of the whole machine), the value is None.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nanoserve_bench.protocol import Reading
+
+_STAT = Path("/proc/stat")
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MachineTimes:
+    """CPU time of the whole machine since it started, over all cores."""
+
+    busy_ns: int
+    steal_ns: int
+
+
+def parse_stat(text: str, ticks_per_s: int) -> MachineTimes:
+    """The first line of `/proc/stat`: user nice system idle iowait irq softirq steal ..."""
+    _cpu, user, nice, system, _idle, _iowait, irq, softirq, steal, *_guest = text.split("\n")[
+        0
+    ].split()
+    tick_ns = 1_000_000_000 // ticks_per_s
+    busy = sum(map(int, (user, nice, system, irq, softirq)))
+    return MachineTimes(busy_ns=busy * tick_ns, steal_ns=int(steal) * tick_ns)
+
+
+def machine_times() -> MachineTimes | None:
+    """The counters of this machine; None where there are none."""
+    if not _STAT.is_file():
+        return None
+    return parse_stat(_STAT.read_text("ascii"), os.sysconf("SC_CLK_TCK"))
+
+
+def involuntary_switches() -> int | None:
+    """How often a thread of this process was taken off its core so far."""
+    try:
+        import resource  # noqa: PLC0415 - the module does not exist on Windows
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+
+
+class Meter:
+    """Measures from its creation to `read`."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._peak_is_fresh = self._reset_peak()
+        self._switches = involuntary_switches()
+        self._machine = machine_times()
+        self._cpu_ns = time.process_time_ns()
+
+    def read(self) -> Reading:
+        """The differences since creation, and the highest memory in between."""
+        cpu_ns = time.process_time_ns() - self._cpu_ns
+        machine, switches = machine_times(), involuntary_switches()
+        steal_ns = other_cpu_ns = None
+        if machine is not None and self._machine is not None:
+            steal_ns = machine.steal_ns - self._machine.steal_ns
+            # The kernel counts the machine in ticks: less than a tick may come out negative.
+            other_cpu_ns = max(0, machine.busy_ns - self._machine.busy_ns - cpu_ns)
+        return Reading(
+            involuntary_switches=None
+            if switches is None or self._switches is None
+            else switches - self._switches,
+            cpu_ns=cpu_ns,
+            steal_ns=steal_ns,
+            other_cpu_ns=other_cpu_ns,
+            peak_memory_bytes=self._peak() if self._peak_is_fresh else None,
+        )
+
+    def _device_memory(self) -> Any:
+        """The accelerator's module of torch where it counts its peak; None elsewhere."""
+        kind = self._device.partition(":")[0]
+        return getattr(sys.modules.get("torch"), kind, None) if kind in {"cuda", "xpu"} else None
+
+    def _reset_peak(self) -> bool:
+        if self._device == "cpu":
+            try:
+                _CLEAR_REFS.write_text("5", "ascii")
+            except OSError:
+                return False
+            return True
+        memory = self._device_memory()
+        if memory is None:
+            return False
+        memory.reset_peak_memory_stats(self._device)
+        return True
+
+    def _peak(self) -> int | None:
+        if self._device != "cpu":
+            return int(self._device_memory().max_memory_allocated(self._device))
+        for line in _STATUS.read_text("utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        return None

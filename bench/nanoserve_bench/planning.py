@@ -1,0 +1,249 @@
+"""From what was asked for to the plan that is written down before the first trial."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nanoserve_bench.errors import PlanError
+from nanoserve_bench.plan import (
+    Arm,
+    Blocks,
+    Cell,
+    Plan,
+    PlannedComparison,
+    SkippedDevice,
+    WorkloadPlan,
+)
+from nanoserve_bench.records import Shape
+from nanoserve_bench.schema import SCHEMA_VERSION
+from nanoserve_bench.systems import System
+from nanoserve_bench.workload import WORKLOADS
+
+DECODING = "greedy;ignore_eos"
+DEFAULT_ARMS = ("hf-generate", "hf-generate-again=hf-generate", "nanoserve")
+DEFAULT_BLOCKS = 8
+QUICK_BLOCKS = 2
+"""Enough to see that everything works, and too few for any verdict."""
+MOST_RERUNS_SHARE = 4
+"""One block in so many, rounded up, may be run again because of contention."""
+
+T = TypeVar("T")
+FindSystem = Callable[[str], type[System]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choices:
+    """What the person at the command line chose; everything else is measured or derived.
+
+    Attributes:
+        arms: `NAME=SYSTEM`, or just `SYSTEM`; the first is the headline baseline.
+        workloads: Names of workloads.
+        slots: Slot counts of concurrent systems; empty takes each workload's own.
+        dtypes: Weights and activations.
+        least_blocks: Blocks that always run.
+        most_blocks: Blocks after which the sweep stops.
+        target: Relative half-width of the headline intervals at which it may stop in between.
+        seed: Seed of prompts and orders.
+    """
+
+    arms: tuple[str, ...] = DEFAULT_ARMS
+    workloads: tuple[str, ...] = ("day44",)
+    slots: tuple[int, ...] = ()
+    dtypes: tuple[str, ...] = ("float32",)
+    least_blocks: int = DEFAULT_BLOCKS
+    most_blocks: int = DEFAULT_BLOCKS
+    target: float | None = None
+    seed: int = 44
+
+
+def build_plan(
+    choices: Choices,
+    *,
+    run_id: str,
+    created_at: str,
+    model: str,
+    devices: Sequence[str],
+    skipped_devices: Sequence[SkippedDevice],
+    revision: str | None,
+    dirty: bool | None,
+    find_system: FindSystem,
+) -> Plan:
+    """Everything that the sweep will do, decided now.
+
+    Raises:
+        PlanError: What was chosen cannot be measured.
+    """
+    named = [_split_arm(arm) for arm in choices.arms]
+    _refuse_twice("arm", [name for name, _ in named])
+    systems = {name: find_system(system) for name, system in named}
+    arms = tuple(
+        Arm(name=name, system=system, version=systems[name].version()) for name, system in named
+    )
+    workloads = tuple(_workload(name, choices.slots) for name in choices.workloads)
+    _refuse_twice("workload", choices.workloads)
+    _refuse_twice("dtype", choices.dtypes)
+    cells = tuple(_cells(arms, systems, devices, choices.dtypes, workloads, model))
+    blocks = _blocks(choices)
+    return Plan(
+        schema=SCHEMA_VERSION,
+        run_id=run_id,
+        created_at=created_at,
+        revision=revision,
+        dirty=dirty,
+        model=model,
+        seed=choices.seed,
+        decoding=DECODING,
+        arms=arms,
+        headline_baseline=arms[0].name,
+        devices=tuple(devices),
+        skipped_devices=tuple(skipped_devices),
+        dtypes=choices.dtypes,
+        workloads=workloads,
+        cells=cells,
+        comparisons=tuple(_comparisons(arms, systems, cells)),
+        blocks=blocks,
+        orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
+    )
+
+
+def _split_arm(text: str) -> tuple[str, str]:
+    name, equals, system = text.partition("=")
+    if not name or (equals and not system) or "/" in name:
+        raise PlanError(f"{text!r} is no arm: write SYSTEM or NAME=SYSTEM, without a slash")
+    return name, system or name
+
+
+def _refuse_twice(what: str, names: Sequence[str]) -> None:
+    for name in dict.fromkeys(names):
+        if names.count(name) > 1:
+            raise PlanError(f"{what} {name!r} is there twice: give each a name of its own")
+
+
+def _workload(name: str, slots: tuple[int, ...]) -> WorkloadPlan:
+    if name not in WORKLOADS:
+        raise PlanError(f"no workload is called {name!r}; there are: {', '.join(WORKLOADS)}")
+    workload = WORKLOADS[name]
+    chosen = tuple(sorted(set(slots))) or workload.slots
+    for count in chosen:
+        if not 1 <= count <= workload.requests:
+            raise PlanError(
+                f"{count} slots do not suit {name}: its {workload.requests} requests fill 1 to "
+                f"{workload.requests}"
+            )
+    return WorkloadPlan(
+        name=name,
+        requests=workload.requests,
+        prompt_tokens=workload.prompt_tokens,
+        new_tokens=workload.new_tokens,
+        slots=chosen,
+    )
+
+
+def _blocks(choices: Choices) -> Blocks:
+    least, most = choices.least_blocks, choices.most_blocks
+    if not 1 <= least <= most:
+        raise PlanError(f"at least {least} and at most {most} blocks: no number is both")
+    if choices.target is None and least != most:
+        raise PlanError("to stop between the least and the most blocks, give a target width")
+    if choices.target is not None and not 0 < choices.target < 1:
+        raise PlanError(f"a target half-width is a share such as 0.02, not {choices.target}")
+    return Blocks(
+        least=least,
+        most=most,
+        target_half_width=choices.target,
+        most_reruns=-(-most // MOST_RERUNS_SHARE),
+    )
+
+
+def _cells(
+    arms: Iterable[Arm],
+    systems: Mapping[str, type[System]],
+    devices: Iterable[str],
+    dtypes: Iterable[str],
+    workloads: Iterable[WorkloadPlan],
+    model: str,
+) -> Iterator[Cell]:
+    arms, dtypes, workloads = tuple(arms), tuple(dtypes), tuple(workloads)
+    for device in devices:
+        for dtype in dtypes:
+            for workload in workloads:
+                for arm in arms:
+                    serial = systems[arm.name].shape is Shape.SERIAL
+                    for slots in (1,) if serial else workload.slots:
+                        yield Cell(
+                            id=f"{arm.name}/{device}/{dtype}/{slots}/{workload.name}",
+                            arm=arm.name,
+                            system=arm.system,
+                            device=device,
+                            dtype=dtype,
+                            slots=slots,
+                            workload=workload.name,
+                            model=model,
+                        )
+
+
+def _comparisons(
+    arms: Sequence[Arm], systems: Mapping[str, type[System]], cells: Sequence[Cell]
+) -> Iterator[PlannedComparison]:
+    """Every other arm's cells against the headline baseline's on the same ground.
+
+    A serial baseline has one cell there; a concurrent one is met at the same slots, by a serial
+    candidate at its one slot.
+    """
+    baseline = arms[0]
+
+    def ground(cell: Cell) -> tuple[str, str, str]:
+        return cell.device, cell.dtype, cell.workload
+
+    serial = systems[baseline.name].shape is Shape.SERIAL
+    references = {
+        (*ground(cell), None if serial else cell.slots): cell
+        for cell in cells
+        if cell.arm == baseline.name
+    }
+    for cell in cells:
+        reference = references.get((*ground(cell), None if serial else cell.slots))
+        if cell.arm == baseline.name or reference is None:
+            continue
+        same = _root(cell.system, systems[cell.arm]) == _root(
+            baseline.system, systems[baseline.name]
+        )
+        yield PlannedComparison(
+            baseline=reference.id, candidate=cell.id, kind="self" if same else "rival"
+        )
+
+
+def _root(name: str, system: type[System]) -> str:
+    return system.variant_of or name
+
+
+def orders(cells: Sequence[Cell], blocks: int, seed: int) -> Iterator[tuple[str, ...]]:
+    """The order of the cells in every block that may run.
+
+    Blocks come in pairs, a random order and its mirror image: in every pair each cell comes
+    before each other one once, and the mean place of all cells is the same, so that neither an
+    order nor a drift favours a side. Cells of one device and dtype stay together, because they
+    share the time in which their workers are up.
+    """
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        groups.setdefault((cell.device, cell.dtype), []).append(cell.id)
+    order: list[str] = []
+    for block in range(blocks):
+        if block % 2 == 0:
+            source = random.Random(f"{seed}/order/{block}")  # noqa: S311 - nothing secret
+            order = [
+                cell for group in _shuffled(groups, source) for cell in _shuffled(groups[group], source)
+            ]
+        else:
+            order = order[::-1]
+        yield tuple(order)
+
+
+def _shuffled(items: Iterable[T], source: random.Random) -> list[T]:
+    """The same for the same seed on every Python: of all methods only `random` is promised."""
+    keyed = [(source.random(), index, item) for index, item in enumerate(items)]
+    return [item for _, _, item in sorted(keyed, key=lambda entry: entry[:2])]

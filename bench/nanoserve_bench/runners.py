@@ -1,0 +1,195 @@
+"""Driving a system through a workload: one request at a time, or all at once.
+
+Neither runner adds work between the stamps. `run_serial` stamps around a generator that knows
+nothing of it; `run_concurrent` times nothing itself and reads the engine's own stamps back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from nanoserve_bench.records import Hold, RunRecord, Settings, Shape, StepRecord, SystemRun
+
+
+class Generated(NamedTuple):
+    """What a one-at-a-time generator made of a prompt; stamps it cannot take are None."""
+
+    token_ids: tuple[int, ...]
+    token_ns: tuple[int, ...] | None
+
+
+Generate = Callable[[Sequence[int], int], Generated]
+"""A generator: prompt ids and the number of tokens wanted, to what was generated."""
+
+
+def run_serial(
+    prompts: Sequence[Sequence[int]],
+    generate: Generate,
+    *,
+    max_tokens: int,
+    system: str,
+    settings: Settings,
+    cached_tokens: int | None = None,
+    clock: Callable[[], int] = time.monotonic_ns,
+) -> SystemRun:
+    """Run prompts through a generator, each when the one before has finished.
+
+    A request holds the only slot from its arrival to its finish, so the time to its first token is
+    its prefill: a system without a queue has nothing else to wait for.
+
+    Args:
+        prompts: Token ids of each request.
+        generate: The generator.
+        max_tokens: Tokens to ask for.
+        system: Name of the system.
+        settings: What it runs under.
+        cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
+        clock: The clock of the generator's stamps, ns.
+    """
+    runs: list[tuple[int, Generated, int]] = []
+    for prompt in prompts:
+        arrival_ns = clock()
+        generated = generate(prompt, max_tokens)
+        runs.append((arrival_ns, generated, clock()))
+    records = tuple(
+        RunRecord(
+            request=str(index),
+            prompt_ids=tuple(prompt),
+            output_ids=generated.token_ids,
+            max_tokens=max_tokens,
+            arrival_ns=arrival_ns,
+            submitted_ns=arrival_ns,
+            holds=(Hold(arrival_ns, finished_ns),),
+            first_token_ns=generated.token_ns[0] if generated.token_ns else None,
+            finished_ns=finished_ns,
+            token_ns=generated.token_ns,
+            cached_tokens=cached_tokens,
+            finish_reason="length" if len(generated.token_ids) == max_tokens else "stop",
+        )
+        for index, (prompt, (arrival_ns, generated, finished_ns)) in enumerate(
+            zip(prompts, runs, strict=True)
+        )
+    )
+    return SystemRun(
+        system=system, shape=Shape.SERIAL, slots=1, records=records, settings=settings
+    )
+
+
+class Step(Protocol):
+    """One step of an engine, as `nanoserve.Engine.step` returns it."""
+
+    @property
+    def start_ns(self) -> int: ...
+    @property
+    def end_ns(self) -> int: ...
+    @property
+    def prefill_rows(self) -> int: ...
+    @property
+    def decode_rows(self) -> int: ...
+    @property
+    def holders(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def outputs(self) -> Sequence[Any]: ...
+
+
+class SteppedEngine(Protocol):
+    """An engine that is stepped from outside, such as `nanoserve.Engine`."""
+
+    def add_request(self, request_id: str, prompt: list[int], params: Any) -> object:
+        """Queue a request."""
+
+    def has_unfinished(self) -> bool:
+        """Whether a step has anything to do."""
+
+    def step(self) -> Step:
+        """Advance every running request."""
+
+
+def run_concurrent(
+    engine: SteppedEngine,
+    prompts: Sequence[Sequence[int]],
+    params: Any,
+    *,
+    slots: int,
+    system: str,
+    settings: Settings,
+    cached_tokens: int | None = None,
+) -> SystemRun:
+    """Hand every prompt to an engine at once, step it until all are done, and read its stamps.
+
+    Args:
+        engine: An engine with nothing in flight.
+        prompts: Token ids of each request.
+        params: The engine's sampling parameters, the same for every request; `params.max_tokens`
+            is what is asked for.
+        slots: The engine's slots.
+        system: Name of the system.
+        settings: What it runs under.
+        cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
+    """
+    for index, prompt in enumerate(prompts):
+        engine.add_request(str(index), list(prompt), params)
+    steps: list[Step] = []
+    while engine.has_unfinished():
+        steps.append(engine.step())
+    outputs = {output.request_id: output for step in steps for output in step.outputs}
+    records = tuple(
+        _record(str(index), tuple(prompt), params.max_tokens, cached_tokens, outputs[str(index)])
+        for index, prompt in enumerate(prompts)
+    )
+    return SystemRun(
+        system=system,
+        shape=Shape.CONCURRENT,
+        slots=slots,
+        records=records,
+        settings=settings,
+        steps=step_log(steps),
+    )
+
+
+def _record(
+    request: str,
+    prompt: tuple[int, ...],
+    max_tokens: int,
+    cached_tokens: int | None,
+    output: Any,
+) -> RunRecord:
+    timings = output.timings
+    return RunRecord(
+        request=request,
+        prompt_ids=prompt,
+        output_ids=tuple(output.token_ids),
+        max_tokens=max_tokens,
+        arrival_ns=timings.arrival_ns,
+        submitted_ns=timings.submitted_ns,
+        holds=tuple(Hold(*hold) for hold in timings.holds),
+        first_token_ns=timings.first_token_ns,
+        finished_ns=timings.finished_ns,
+        token_ns=tuple(timings.token_ns),
+        cached_tokens=cached_tokens,
+        finish_reason=str(output.finish_reason),
+        error=output.error or "",
+    )
+
+
+def step_log(steps: Sequence[Step]) -> tuple[StepRecord, ...]:
+    """Steps as a step function of the holders: gaps are rows, and the last row has no holder."""
+    log: list[StepRecord] = []
+    end_ns: int | None = None
+    for step in steps:
+        if end_ns is not None and step.start_ns > end_ns:
+            log.append(StepRecord(end_ns, 0, 0, 0, 0))
+        if step.end_ns > step.start_ns:
+            log.append(
+                StepRecord(
+                    step.start_ns, step.prefill_rows, step.decode_rows, step.holders, step.waiting
+                )
+            )
+        end_ns = step.end_ns
+    if end_ns is not None:
+        log.append(StepRecord(end_ns, 0, 0, 0, 0))
+    return tuple(log)

@@ -1,0 +1,146 @@
+"""Systems under test, and how they are found.
+
+A system is a class that a worker process creates once per launch. It is found by its name in the
+entry-point group `nanoserve_bench.systems`, so an engine from anywhere joins a sweep by installing a
+distribution that says::
+
+    [project.entry-points."nanoserve_bench.systems"]
+    my-engine = "my_package.bench:MyEngine"
+
+The module of a system is imported by the sweep as well, to plan. Import what is heavy (torch, the
+engine itself) when the system is created, not when its module is.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
+from typing import ClassVar
+
+from nanoserve_bench.errors import BenchError, PlanError
+from nanoserve_bench.protocol import Description, Divergence, Launch, Trial, Triage
+from nanoserve_bench.records import Shape, SystemRun
+
+GROUP = "nanoserve_bench.systems"
+
+
+class System(ABC):
+    """One engine, loaded.
+
+    The main thread of a worker creates it, asks for its description, and runs trials one at a
+    time. Between two trials it must do nothing.
+
+    Attributes:
+        summary: What it is, in one line.
+        shape: How it works through a workload.
+        stamps: What it can stamp, out of `holds first_token tokens steps`.
+        requires: Modules that must be importable to create it.
+        distribution: The distribution whose version is the system's.
+        variant_of: The system that it is but for a setting whose cost is to be measured; the two
+            are compared as one system with itself.
+    """
+
+    summary: ClassVar[str]
+    shape: ClassVar[Shape]
+    stamps: ClassVar[tuple[str, ...]]
+    requires: ClassVar[tuple[str, ...]] = ()
+    distribution: ClassVar[str]
+    variant_of: ClassVar[str | None] = None
+
+    @abstractmethod
+    def __init__(self, launch: Launch) -> None:
+        """Load the model."""
+
+    @abstractmethod
+    def describe(self) -> Description:
+        """What is running, as it is, not as it was asked for."""
+
+    @abstractmethod
+    def run(self, trial: Trial) -> SystemRun:
+        """Run every prompt of the trial to its end."""
+
+    def triage(self, divergence: Divergence) -> Triage:
+        """Judge an output that differs from this system's own, by teacher forcing."""
+        raise BenchError(f"{type(self).__name__} cannot look into {divergence}")
+
+    @classmethod
+    def version(cls) -> str:
+        """Version of the system, without importing it."""
+        return version(cls.distribution)
+
+
+_BUILT_IN = (
+    EntryPoint("hf-generate", "nanoserve_bench.systems.hf_generate:HfGenerate", GROUP),
+    EntryPoint(
+        "hf-generate-untimed", "nanoserve_bench.systems.hf_generate:HfGenerateUntimed", GROUP
+    ),
+    EntryPoint("nanoserve", "nanoserve_bench.systems.nanoserve:Nanoserve", GROUP),
+)
+"""The same as in the package's metadata: there in a checkout that is not installed, too."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """A registered system: its class, or the reason why it cannot run here.
+
+    Attributes:
+        name: Name of the entry point.
+        system: The class; None when its module cannot be imported.
+        version: Its version; None when it is not installed.
+        problem: Why it cannot run; empty when it can.
+    """
+
+    name: str
+    system: type[System] | None
+    version: str | None
+    problem: str
+
+
+def find_all() -> Mapping[str, Found]:
+    """Every registered system, by name."""
+    points: dict[str, list[EntryPoint]] = {}
+    for point in (*_BUILT_IN, *entry_points(group=GROUP)):
+        same = points.setdefault(point.name, [])
+        if all(point.value != other.value for other in same):
+            same.append(point)
+    return {name: _load(name, points[name]) for name in sorted(points)}
+
+
+def find(name: str) -> type[System]:
+    """The class of a system that can run here.
+
+    Raises:
+        PlanError: There is no such system, or it cannot run; the message says why.
+    """
+    found = find_all()
+    if name not in found:
+        raise PlanError(f"no system is called {name!r}; there are: {', '.join(found)}")
+    system = found[name].system
+    if system is None or found[name].problem:
+        raise PlanError(f"system {name!r} cannot run here: {found[name].problem}")
+    return system
+
+
+def _load(name: str, points: list[EntryPoint]) -> Found:
+    def unusable(problem: str) -> Found:
+        return Found(name=name, system=None, version=None, problem=problem)
+
+    if len(points) > 1:
+        return unusable(f"registered twice: {' and '.join(point.value for point in points)}")
+    try:
+        system = points[0].load()
+    except Exception as error:  # noqa: BLE001 - somebody else's module may fail in any way
+        return unusable(f"{type(error).__name__}: {error}")
+    if not (isinstance(system, type) and issubclass(system, System)):
+        return unusable(f"{points[0].value} is not a subclass of nanoserve_bench.systems.System")
+    missing = [module for module in system.requires if importlib.util.find_spec(module) is None]
+    try:
+        its_version = system.version()
+    except PackageNotFoundError as error:
+        its_version = None
+        missing = missing or [str(error)]
+    problem = f"not installed: {', '.join(missing)}" if missing else ""
+    return Found(name=name, system=system, version=its_version, problem=problem)
