@@ -1,0 +1,161 @@
+"""The pages and files of a site while they are being written, and the links between them.
+
+Everything is kept in memory until it is complete, so that a build that fails leaves no half of a
+site behind, and so that a check can compare without writing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from nanoserve_report.figures.drawing import Drawing
+from nanoserve_report.figures.svg import render as render_svg
+from nanoserve_report.links import Link, Linker
+from nanoserve_report.mathml import to_mathml
+
+ROOT = "results"
+_SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$<>&~])")
+
+
+class BookError(Exception):
+    """A site that cannot be written as asked: a page twice, a link into nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FigureView:
+    """A figure as a page shows it: addresses relative to that page."""
+
+    title: str
+    alt: str
+    caption: str
+    src: str
+    data: str
+    width: int
+    height: int
+
+
+@dataclass(kw_only=True)
+class Book:
+    """Pages and files by path below `docs/`."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
+
+    @cached_property
+    def _environment(self) -> Environment:
+        environment = Environment(
+            loader=PackageLoader("nanoserve_report"),
+            undefined=StrictUndefined,
+            autoescape=True,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            finalize=_printable,
+        )
+        environment.filters["md"] = escape_markdown
+        environment.globals["math"] = lambda tex: Markup(to_mathml(tex))  # noqa: S704 - our own
+        return environment
+
+    def linker(self, page: str) -> Linker:
+        """The links of one page, remembered."""
+        return Linker(page=page, written=self.links)
+
+    def add(self, path: str, content: bytes) -> None:
+        """Keep a file.
+
+        Raises:
+            BookError: The path is taken: two things would be published under one name.
+        """
+        if path in self.files:
+            raise BookError(f"two things would be published as {path}")
+        self.files[path] = content
+
+    def page(self, path: str, template: str, linker: Linker, **context: Any) -> None:
+        """Render a page; an undefined name, a missing value or a raw float fails the build."""
+        text = self._environment.get_template(template).render(
+            link=linker.to, generated_from=template, **context
+        )
+        lines = [line.rstrip() for line in text.splitlines()]
+        self.add(path, ("\n".join(lines).strip() + "\n").encode())
+
+    def figure(self, drawing: Drawing, stem: str, linker: Linker) -> FigureView:
+        """Keep a figure and its data under `results/figures/`, and say how a page shows it."""
+        name = f"{ROOT}/figures/{stem}-{drawing.name}"
+        if f"{name}.svg" not in self.files:
+            self.add(f"{name}.svg", render_svg(drawing.figure))
+            self.add(f"{name}.csv", drawing.to_csv().encode())
+        width, height = (72 * inches for inches in drawing.figure.get_size_inches())
+        return FigureView(
+            title=drawing.title,
+            alt=drawing.alt,
+            caption=drawing.caption,
+            src=linker.to(f"{name}.svg"),
+            data=linker.to(f"{name}.csv"),
+            width=round(width * 4 / 3),
+            height=round(height * 4 / 3),
+        )
+
+    def broken_links(self, docs: Path) -> tuple[Link, ...]:
+        """Links whose target or anchor exists neither here nor among the hand-written pages."""
+        return tuple(link for link in self.links if not self._resolves(link, docs))
+
+    def _resolves(self, link: Link, docs: Path) -> bool:
+        content = self.files.get(link.target)
+        if content is None:
+            if link.target.startswith(f"{ROOT}/"):
+                return False
+            path = docs / link.target
+            return path.is_file()
+        anchor = link.anchor.encode()
+        return not anchor or b'id="%s"' % anchor in content or b"{#%s}" % anchor in content
+
+    def write(self, docs: Path) -> None:
+        """Write everything below `docs`, and remove what an earlier build left in `results/`."""
+        for path in self.stale(docs):
+            path.unlink()
+        for name, content in sorted(self.files.items()):
+            path = docs / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.is_file() or path.read_bytes() != content:
+                path.write_bytes(content)
+
+    def stale(self, docs: Path) -> tuple[Path, ...]:
+        """Files below `docs/results` that this book does not hold."""
+        root = docs / ROOT
+        found = sorted(path for path in root.rglob("*") if path.is_file()) if root.is_dir() else []
+        return tuple(path for path in found if path.relative_to(docs).as_posix() not in self.files)
+
+    def differences(self, docs: Path) -> tuple[str, ...]:
+        """What keeps `docs/results` from being what this book would write."""
+        lines = [f"{p.relative_to(docs).as_posix()} is left over" for p in self.stale(docs)]
+        for name, content in sorted(self.files.items()):
+            path = docs / name
+            if not path.is_file():
+                lines.append(f"{name} is missing")
+            elif path.read_bytes() != content:
+                lines.append(f"{name} is stale")
+        return tuple(lines)
+
+
+def escape_markdown(text: str) -> Markup:
+    """Text as it can stand in a Markdown line, whatever characters it holds."""
+    flat = " ".join(text.split())
+    return Markup(_SPECIAL.sub(lambda m: _entity(m.group(1)), flat))  # noqa: S704 - escaped here
+
+
+def _entity(char: str) -> str:
+    return f"&#{ord(char)};"
+
+
+def _printable(value: Any) -> Any:
+    """Only text and counts are printed: a missing value or a raw float is a mistake."""
+    if value is None or isinstance(value, float):
+        raise TypeError(f"{value!r} would be printed: format it, or show a hole with its reason")
+    return value

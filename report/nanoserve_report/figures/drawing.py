@@ -1,0 +1,48 @@
+"""What a figure module returns: the drawing, what it says in words, and the data under it."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+
+from matplotlib.figure import Figure
+
+Value = str | int | float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawing:
+    """A figure with its finding and its data.
+
+    Attributes:
+        name: File name without ending; unique within a page's folder.
+        title: What the figure shows, one line.
+        alt: What it says, generated from the data: the text of somebody who cannot see it.
+        caption: How to read it.
+        columns: Names of the data's columns, units included.
+        rows: The data, one row per drawn thing; None is an empty cell.
+        figure: The drawing.
+    """
+
+    name: str
+    title: str
+    alt: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    figure: Figure
+
+    def __post_init__(self) -> None:
+        """A figure without data, or without words, is a mistake."""
+        if not self.rows or not self.alt.strip():
+            raise ValueError(f"figure {self.name!r} has no data or no alternative text")
+
+    def to_csv(self) -> str:
+        """The data as CSV; floats to the last digit that reads back to the same value."""
+        buffer = io.StringIO()
+        writer = csv.writer(buffer, lineterminator="\n")
+        writer.writerow(self.columns)
+        for row in self.rows:
+            writer.writerow(["" if value is None else value for value in row])
+        return buffer.getvalue()

@@ -1,0 +1,98 @@
+"""Occupancy is not batch size: the rows that were held, and the requests that only waited.
+
+System occupancy is batch occupancy plus the mean number of requests in the queue. Reading the sum
+as a batch credits a scheduler with having a queue: at one slot it can read well above 1.
+"""
+
+from __future__ import annotations
+
+from nanoserve_bench.soundness import SoundCell
+
+from nanoserve_report import numbers, wording
+from nanoserve_report.figures import style
+from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.study import AnyCell, Sweep
+
+COLUMNS = (
+    "cell", "arm", "slots", "batch_occupancy_rows", "waiting_requests",
+    "system_occupancy_requests", "hole",
+)  # fmt: skip
+
+
+def draw(sweep: Sweep) -> Drawing:
+    """Every cell of a sweep, one stacked bar each."""
+    cells = sweep.cells
+    with style.house_style():
+        figure, (axes,) = style.blank(0.75 + 0.4 * max(1, len(cells)))
+        labels = [f"{cell.cell.arm}, {cell.cell.slots}" for cell in cells]
+        style.row_axis(axes, labels or [""])
+        top = max((cell.system_occupancy.point for cell in sweep.sound_cells), default=1.0)
+        axes.set_xlim(0, top * 1.42)
+        axes.grid(axis="x", color=style.GRID.sentinel, linewidth=0.7)
+        axes.set_axisbelow(True)
+        axes.set_xlabel("requests, mean over the run")
+        for y, cell in enumerate(cells):
+            if isinstance(cell, SoundCell):
+                _bar(axes, y, cell)
+            else:
+                style.hole(axes, y, 0.7, f"refused: {wording.codes(cell.findings)}")
+        style.legend(
+            figure, (("in a slot: the batch", style.BATCH),), hatched="in the system, in no slot"
+        )
+    return Drawing(
+        name="occupancy",
+        title="Occupancy is not batch size",
+        alt=_alt(sweep),
+        caption=(
+            "Solid: requests that held a slot, on average; this is the batch. Hatched: requests "
+            "that were in the system and in no slot. The whole bar is the system occupancy, which "
+            "says nothing about batching."
+        ),
+        columns=COLUMNS,
+        rows=tuple(_data(cell) for cell in cells) or ((None,) * 6 + ("no cell",),),
+        figure=figure,
+    )
+
+
+def _bar(axes: style.Axes, y: int, cell: SoundCell) -> None:
+    system = cell.system_occupancy.point
+    batch = cell.batch_occupancy
+    held = 0.0 if batch is None else batch.point
+    if batch is not None:
+        axes.barh([y], [held], height=0.56, color=style.BATCH.sentinel, zorder=3)
+    axes.barh(
+        [y], [max(system - held, 0.0)], left=[held], height=0.56, facecolor="none", hatch="////",
+        edgecolor=style.HOLE.sentinel, linewidth=0.7, zorder=3,
+    )
+    words = f"{system:.2f} in the system"
+    words = words if batch is None else f"{held:.2f} in slots\n{words}"
+    axes.annotate(
+        words, (max(system, held), y), xytext=(5, 0), textcoords="offset points", va="center",
+        fontsize=style.SMALL_PT, linespacing=1.1,
+    )  # fmt: skip
+
+
+def _alt(sweep: Sweep) -> str:
+    parts = []
+    for cell in sweep.cells:
+        who = f"{cell.cell.arm} at {wording.slots(cell.cell.slots)}"
+        if not isinstance(cell, SoundCell):
+            parts.append(f"{who}: refused ({wording.codes(cell.findings)}), drawn as a hole")
+        elif cell.batch_occupancy is None:
+            parts.append(f"{who}: the system does not tell its slots")
+        else:
+            parts.append(
+                f"{who}: {numbers.significant(cell.batch_occupancy.point)} rows held, "
+                f"{numbers.significant(cell.system_occupancy.point)} requests in the system"
+            )
+    return f"Batch occupancy against system occupancy. {'; '.join(parts)}."
+
+
+def _data(cell: AnyCell) -> tuple[Value, ...]:
+    names = (cell.cell.id, cell.cell.arm, cell.cell.slots)
+    if not isinstance(cell, SoundCell):
+        return (*names, None, None, None, wording.codes(cell.findings))
+    batch, system = cell.batch_occupancy, cell.system_occupancy
+    if batch is None:
+        return (*names, None, None, system.point, "the system does not tell its slots")
+    return (*names, batch.point, system.point - batch.point, system.point, None)

@@ -1,0 +1,141 @@
+"""Does a figure reproduce over whole sweeps? The largest point over the smallest, sweep by sweep.
+
+The source document's claim is that the worth of each doubling reproduces while the headline ratio
+wanders with the baseline's noise. It is put to the test here, on at least three sweeps of one
+setting: reproduced when every doubling keeps its verdict and the doublings spread less than the
+headline does; refuted when the doublings spread as much or more; reproduced in part when they
+spread less and yet a verdict changed.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nanoserve_bench.statistics import Estimate
+
+from nanoserve_report import numbers
+from nanoserve_report.figures import style
+from nanoserve_report.study import Section
+
+LEAST_SWEEPS = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Line:
+    """One quantity over the sweeps of a section."""
+
+    quantity: str
+    arm: str
+    slots: int
+    label: str
+    role: style.Role
+    by_run: Mapping[str, Estimate]
+    verdicts: tuple[str, ...]
+
+    @property
+    def spread(self) -> float | None:
+        """Largest point over smallest; None with fewer than two sweeps."""
+        points = [estimate.point for estimate in self.by_run.values()]
+        return max(points) / min(points) if len(points) > 1 and min(points) > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reproduction:
+    """The judgement, in a word and in a sentence."""
+
+    word: str
+    sentence: str
+
+
+def headline(section: Section) -> tuple[Line, ...]:
+    """The speedup of every rival cell over the headline baseline."""
+    found: dict[tuple[str, int], dict[str, tuple[Estimate, str]]] = defaultdict(dict)
+    for sweep in section.sweeps:
+        for pair in sweep.sound_rivals:
+            if pair.baseline.arm == sweep.plan.headline_baseline:
+                key = (pair.candidate.arm, pair.candidate.slots)
+                found[key][sweep.name] = (pair.speedup, pair.verdict)
+    several = len({arm for arm, _ in found}) > 1
+    return tuple(
+        _line("speedup", arm, slots, f"{slots} slots" if slots > 1 else "1 slot", style.BATCH,
+              found[arm, slots], several=several)
+        for arm, slots in sorted(found)
+    )  # fmt: skip
+
+
+def doublings(section: Section) -> tuple[Line, ...]:
+    """The product of every doubling."""
+    found: dict[tuple[str, int], dict[str, tuple[Estimate, str]]] = defaultdict(dict)
+    for sweep in section.sweeps:
+        for item in sweep.sound_marginals:
+            found[item.lower.arm, item.lower.slots][sweep.name] = (item.product, item.verdict)
+    several = len({arm for arm, _ in found}) > 1
+    return tuple(
+        _line("doubling", arm, slots, f"{slots} \N{RIGHTWARDS ARROW} {2 * slots}", style.SLOT,
+              found[arm, slots], several=several)
+        for arm, slots in sorted(found)
+    )  # fmt: skip
+
+
+def _line(
+    quantity: str,
+    arm: str,
+    slots: int,
+    label: str,
+    role: style.Role,
+    values: Mapping[str, tuple[Estimate, str]],
+    *,
+    several: bool,
+) -> Line:
+    return Line(
+        quantity=quantity,
+        arm=arm,
+        slots=slots,
+        label=f"{arm}\n{label}" if several else label,
+        role=role,
+        by_run={name: estimate for name, (estimate, _) in values.items()},
+        verdicts=tuple(word for _, word in values.values()),
+    )
+
+
+def _widest(lines: Iterable[Line]) -> Line | None:
+    spread = [line for line in lines if len(line.by_run) >= LEAST_SWEEPS and line.spread]
+    return max(spread, key=lambda line: line.spread or 0.0, default=None)
+
+
+def verdict(section: Section) -> Reproduction:
+    """Whether the doublings reproduce while the headline wanders, in generated words."""
+    ratio, doubling = _widest(headline(section)), _widest(doublings(section))
+    if ratio is None or doubling is None or ratio.spread is None or doubling.spread is None:
+        have = len([sweep for sweep in section.sweeps if sweep.sound_marginals])
+        return Reproduction(
+            word="not tried",
+            sentence=(
+                f"Not tried: it takes {LEAST_SWEEPS} sound sweeps of one setting, and there "
+                f"{'is' if have == 1 else 'are'} {numbers.count(have, 'sweep')}."
+            ),
+        )
+    runs = len(doubling.by_run)
+    facts = (
+        f"over {runs} sweeps the headline speedup differed by up to a factor of "
+        f"{ratio.spread:.2f} ({ratio.arm}, {_slots(ratio.slots)}), the worth of a doubling by up "
+        f"to {doubling.spread:.2f} ({doubling.slots} to {2 * doubling.slots} slots)"
+    )
+    changed = [line for line in doublings(section) if len(set(line.verdicts)) > 1]
+    kept = (
+        "every doubling kept its verdict"
+        if not changed
+        else "the verdict changed on "
+        + numbers.enumerate_words([f"{line.slots} to {2 * line.slots} slots" for line in changed])
+    )
+    if doubling.spread >= ratio.spread:
+        word = "refuted"
+    else:
+        word = "reproduced in part" if changed else "reproduced"
+    return Reproduction(word=word, sentence=f"{word.capitalize()}: {facts}; {kept}.")
+
+
+def _slots(slots: int) -> str:
+    return numbers.count(slots, "slot")

@@ -1,0 +1,333 @@
+"""From a root of result folders to a judged study: every folder judged again, from its raw rows.
+
+Nothing is believed because a summary says so, and nothing is left out: a folder that cannot be
+read, is half-written, or is refused stands in the study with its findings and without numbers.
+
+A *sweep* is one folder's view of one setting (machine, device, dtype, model, workload). A
+*section* is all sweeps of one setting, oldest first: what the site shows on one page, and what the
+question "does it reproduce?" is asked of.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+from nanoserve_bench.errors import BenchError
+from nanoserve_bench.plan import Cell, Plan, SkippedDevice
+from nanoserve_bench.results import ResultSet
+from nanoserve_bench.schema import SystemRow
+from nanoserve_bench.soundness import (
+    Finding,
+    RefusedCell,
+    RefusedComparison,
+    RefusedMarginal,
+    SoundCell,
+    SoundComparison,
+    SoundMarginal,
+    Verdict,
+    judge_path,
+)
+
+AnyCell = SoundCell | RefusedCell
+AnyComparison = SoundComparison | RefusedComparison
+AnyMarginal = SoundMarginal | RefusedMarginal
+
+
+class StudyError(BenchError):
+    """A results root that cannot be judged at all."""
+
+
+class Status(StrEnum):
+    """How a folder stands after judgement."""
+
+    SOUND = "sound"
+    ACKNOWLEDGED = "sound, with acknowledged refusals"
+    REFUSED = "refused in part"
+    UNREADABLE = "refused as a whole"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+class Setting:
+    """What a sweep's numbers are of; two sweeps of one setting may be set side by side."""
+
+    device: str
+    dtype: str
+    model: str
+    workload: str
+    machine: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Folder:
+    """One results folder with its verdict."""
+
+    name: str
+    verdict: Verdict
+
+    @property
+    def results(self) -> ResultSet | None:
+        """Its rows, where it could be read."""
+        return self.verdict.results
+
+    @property
+    def plan(self) -> Plan | None:
+        """Its plan, where it could be read."""
+        return None if self.results is None else self.results.plan
+
+    @property
+    def status(self) -> Status:
+        """How it stands."""
+        if self.results is None:
+            return Status.UNREADABLE
+        if not self.verdict.ok:
+            return Status.REFUSED
+        return Status.ACKNOWLEDGED if self.verdict.acknowledged else Status.SOUND
+
+    @property
+    def created_at(self) -> str:
+        """When its plan was written; empty where the plan cannot be read, which sorts first."""
+        return "" if self.plan is None else self.plan.created_at
+
+    @cached_property
+    def sweeps(self) -> tuple[Sweep, ...]:
+        """One sweep per setting, in the order of the plan's cells."""
+        plan, results = self.plan, self.results
+        if plan is None or results is None:
+            return ()
+        grouped: dict[Setting, list[Cell]] = defaultdict(list)
+        for cell in plan.cells:
+            setting = Setting(
+                device=cell.device,
+                dtype=cell.dtype,
+                model=cell.model,
+                workload=cell.workload,
+                machine=results.manifest.machine,
+            )
+            grouped[setting].append(cell)
+        return tuple(
+            Sweep(folder=self, plan=plan, results=results, setting=setting, planned=tuple(cells))
+            for setting, cells in grouped.items()
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What one folder says about one setting; holes are in it as refused cells and pairs."""
+
+    folder: Folder
+    plan: Plan
+    results: ResultSet
+    setting: Setting
+    planned: tuple[Cell, ...]
+
+    @property
+    def name(self) -> str:
+        """The run id, which is the folder's name."""
+        return self.folder.name
+
+    @cached_property
+    def _planned_ids(self) -> frozenset[str]:
+        return frozenset(cell.id for cell in self.planned)
+
+    @cached_property
+    def cells(self) -> tuple[AnyCell, ...]:
+        """The cells: the headline baseline first, then by arm as planned and by slots."""
+        arms = {arm.name: index for index, arm in enumerate(self.plan.arms)}
+        ordered = sorted(
+            self.planned,
+            key=lambda c: (c.arm != self.plan.headline_baseline, arms.get(c.arm, 0), c.slots),
+        )
+        judged = self.folder.verdict.cells
+        return tuple(judged[cell.id] for cell in ordered if cell.id in judged)
+
+    @cached_property
+    def comparisons(self) -> tuple[AnyComparison, ...]:
+        """The planned pairs of this setting, in the order of `cells`."""
+        order = {cell.cell.id: index for index, cell in enumerate(self.cells)}
+        pairs = [
+            pair
+            for pair in self.folder.verdict.comparisons
+            if pair.planned.candidate in self._planned_ids
+        ]
+        return tuple(sorted(pairs, key=lambda pair: order.get(pair.planned.candidate, len(order))))
+
+    @property
+    def rivals(self) -> tuple[AnyComparison, ...]:
+        """The pairs that set one system against another (or a revision against one)."""
+        return tuple(pair for pair in self.comparisons if pair.planned.kind != "self")
+
+    @property
+    def selves(self) -> tuple[AnyComparison, ...]:
+        """The A/A pairs: the same thing twice, whose true ratio is 1."""
+        return tuple(pair for pair in self.comparisons if pair.planned.kind == "self")
+
+    @cached_property
+    def marginals(self) -> tuple[AnyMarginal, ...]:
+        """The doublings of the slots in this setting."""
+        return tuple(
+            marginal
+            for marginal in self.folder.verdict.marginals
+            if marginal.lower.id in self._planned_ids
+        )
+
+    @property
+    def sound_cells(self) -> tuple[SoundCell, ...]:
+        """The cells that have figures."""
+        return tuple(cell for cell in self.cells if isinstance(cell, SoundCell))
+
+    @property
+    def sound_rivals(self) -> tuple[SoundComparison, ...]:
+        """The rival pairs that have a ratio."""
+        return tuple(pair for pair in self.rivals if isinstance(pair, SoundComparison))
+
+    @property
+    def sound_marginals(self) -> tuple[SoundMarginal, ...]:
+        """The doublings that have a product."""
+        return tuple(item for item in self.marginals if isinstance(item, SoundMarginal))
+
+    def comparison_of(self, cell: Cell) -> AnyComparison | None:
+        """The planned pair whose candidate is this cell, against the headline baseline first."""
+        pairs = [pair for pair in self.comparisons if pair.planned.candidate == cell.id]
+        pairs.sort(key=lambda pair: pair.baseline.arm != self.plan.headline_baseline)
+        return pairs[0] if pairs else None
+
+    @cached_property
+    def launches(self) -> tuple[SystemRow, ...]:
+        """What the workers of this device and dtype reported, one row per launch."""
+        return tuple(
+            row
+            for row in self.results.systems
+            if row.device == self.setting.device and row.dtype == self.setting.dtype
+        )
+
+    @property
+    def device_name(self) -> str:
+        """What the workers call the device; its torch name where no worker ran on it."""
+        names = sorted({row.device_name for row in self.launches})
+        return names[0] if names else self.setting.device
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """All sweeps of one setting, oldest first."""
+
+    setting: Setting
+    sweeps: tuple[Sweep, ...]
+
+    @property
+    def lead(self) -> Sweep:
+        """The sweep to show: the newest that has a ratio, else the newest with a sound cell."""
+        for wanted in (lambda s: s.sound_rivals, lambda s: s.sound_cells, lambda s: True):
+            for sweep in reversed(self.sweeps):
+                if wanted(sweep):
+                    return sweep
+        raise StudyError("a section without sweeps")
+
+    @property
+    def slug(self) -> str:
+        """Names the section in anchors and file names."""
+        return slug(f"{self.setting.workload}-{self.setting.model}-{self.setting.machine[:8]}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DevicePage:
+    """A device and dtype with everything measured on it."""
+
+    device: str
+    dtype: str
+    sections: tuple[Section, ...]
+
+    @property
+    def slug(self) -> str:
+        """Names the page."""
+        return slug(f"{self.device}-{self.dtype}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Every folder of a results root, judged; oldest first, unreadable ones before all."""
+
+    folders: tuple[Folder, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is something to publish and nothing refused that was not acknowledged."""
+        return bool(self.folders) and all(folder.verdict.ok for folder in self.folders)
+
+    @property
+    def findings(self) -> tuple[tuple[Folder, Finding], ...]:
+        """Every finding with its folder."""
+        return tuple((folder, f) for folder in self.folders for f in folder.verdict.findings)
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """One section per setting; the default workload's shape first, then by name."""
+        grouped: dict[Setting, list[Sweep]] = defaultdict(list)
+        for folder in self.folders:
+            for sweep in folder.sweeps:
+                grouped[sweep.setting].append(sweep)
+        return tuple(
+            Section(setting=setting, sweeps=tuple(grouped[setting])) for setting in sorted(grouped)
+        )
+
+    @cached_property
+    def devices(self) -> tuple[DevicePage, ...]:
+        """One page per device and dtype that a plan has cells for; the CPU first."""
+        grouped: dict[tuple[str, str], list[Section]] = defaultdict(list)
+        for section in self.sections:
+            grouped[section.setting.device, section.setting.dtype].append(section)
+        keys = sorted(grouped, key=lambda key: (key[0] != "cpu", key))
+        return tuple(
+            DevicePage(device=device, dtype=dtype, sections=tuple(grouped[device, dtype]))
+            for device, dtype in keys
+        )
+
+    @cached_property
+    def skipped(self) -> tuple[SkippedDevice, ...]:
+        """Devices that were looked for and never measured, with the newest reason."""
+        measured = {device.device.partition(":")[0] for device in self.devices}
+        reasons = {
+            item.device: item
+            for folder in self.folders
+            if folder.plan is not None
+            for item in folder.plan.skipped_devices
+            if item.device.partition(":")[0] not in measured
+        }
+        return tuple(reasons[name] for name in sorted(reasons))
+
+    @property
+    def newest(self) -> str:
+        """The newest plan's time (ISO), the only clock of the site; empty without a plan."""
+        return max((folder.created_at for folder in self.folders), default="")
+
+
+def load(root: Path) -> Study:
+    """Judge every folder of `root`.
+
+    Raises:
+        StudyError: `root` is not a folder.
+    """
+    if not root.is_dir():
+        raise StudyError(
+            f"{root} is not a folder: name the folder that holds the result folders, such as "
+            "bench/results"
+        )
+    entries: Iterable[Path] = (path for path in root.iterdir() if not path.name.startswith("."))
+    folders = [
+        Folder(name=path.name, verdict=judge_path(path))
+        for path in sorted(entries)
+        if path.is_dir() or path.is_symlink()
+    ]
+    folders.sort(key=lambda folder: (folder.created_at, folder.name))
+    return Study(folders=tuple(folders))
+
+
+def slug(text: str) -> str:
+    """A name that can stand in a path and an anchor: lower case, digits, dots and hyphens."""
+    kept = "".join(char if (char.isascii() and char.isalnum()) or char == "." else "-" for char in text.lower())
+    return "-".join(part for part in kept.split("-") if part) or "unnamed"

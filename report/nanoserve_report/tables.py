@@ -1,0 +1,88 @@
+"""Tables as data: what a cell may be, and nothing else may stand in one.
+
+A number enters a table only as a `Num`, which is made from an estimate of something sound (or from
+an exact value of a sound run). What has no number is a `Hole` with its reason, and a hole has no
+numeric attribute that a template could print.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from nanoserve_report.numbers import Shown
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Num:
+    """A printed number: text, interval if it has one, and the value it sorts by."""
+
+    value: float
+    text: str
+    interval: str = ""
+    kind: str = "num"
+
+    @staticmethod
+    def of(shown: Shown) -> Num:
+        """From an estimate's text."""
+        return Num(value=shown.value, text=f"{shown.point}{shown.unit}", interval=shown.interval)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Text:
+    """Words, perhaps a link; `tone` is `good`, `bad`, `muted`, `code` or empty."""
+
+    text: str
+    href: str = ""
+    tone: str = ""
+    kind: str = "text"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hole:
+    """A place without a number, with the reason and where to read more."""
+
+    reason: str
+    href: str = ""
+    kind: str = "hole"
+
+
+Cell = Num | Text | Hole
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column head: label, unit below it, and an explanation on hover."""
+
+    label: str
+    unit: str = ""
+    numeric: bool = True
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """A table with a caption; rows marked in `strong` stand out (a baseline)."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    strong: frozenset[int] = field(default_factory=frozenset)
+    sortable: bool = True
+
+    def __post_init__(self) -> None:
+        """Every row has a cell for every column."""
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"table {self.caption!r}: {len(row)} cells for {len(self.columns)} columns"
+                )
+
+    def __iter__(self) -> Iterator[tuple[Cell, ...]]:
+        """The rows."""
+        return iter(self.rows)
+
+
+def text_columns(*labels: str) -> tuple[Column, ...]:
+    """Columns of words."""
+    return tuple(Column(label=label, numeric=False) for label in labels)

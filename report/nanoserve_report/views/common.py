@@ -1,0 +1,100 @@
+"""What every table needs: estimates as cells, refusals as holes that link to their findings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanoserve_bench.plan import Cell as PlannedCell
+from nanoserve_bench.soundness import Finding
+from nanoserve_bench.statistics import Estimate
+
+from nanoserve_report import numbers
+from nanoserve_report.links import Linker
+from nanoserve_report.study import slug
+from nanoserve_report.tables import Cell, Hole, Num, Text
+
+REFUSALS = "results/refusals.md"
+NO_HOLDS = "the system does not tell its slots"
+NO_STAMPS = "the system does not stamp it"
+OTHER_ARRIVALS = "the two sides' arrival patterns differ"
+TONES = {
+    "faster": "good", "worth it": "good", "slower": "bad", "not worth it": "bad",
+    "reproduced": "good", "refuted": "bad",
+}  # fmt: skip
+MARKS = {
+    "faster": "\N{BLACK UP-POINTING TRIANGLE}",
+    "worth it": "\N{BLACK UP-POINTING TRIANGLE}",
+    "slower": "\N{BLACK DOWN-POINTING TRIANGLE}",
+    "not worth it": "\N{BLACK DOWN-POINTING TRIANGLE}",
+    "no difference": "\N{BLACK CIRCLE}",
+    "undecided": "\N{WHITE DIAMOND}",
+    "reproduced": "\N{CHECK MARK}",
+    "refuted": "\N{MULTIPLICATION X}",
+    "reproduced in part": "\N{WHITE DIAMOND}",
+    "not tried": "\N{EM DASH}",
+}
+
+
+def run_page(name: str) -> str:
+    """The page of a results folder."""
+    return f"results/runs/{slug(name)}.md"
+
+
+def rule_page(code: str) -> str:
+    """The page of a rule."""
+    return f"results/rules/{slug(code)}.md"
+
+
+def verdict(word: str) -> Text:
+    """A verdict as shape and word; the tone only repeats it."""
+    mark = MARKS.get(word, "")
+    return Text(text=f"{mark} {word}".strip(), tone=TONES.get(word, "muted"))
+
+
+def refused(findings: Sequence[Finding], name: str, linker: Linker) -> Hole:
+    """The hole that a refusal leaves, linked to its findings."""
+    codes = sorted({finding.rule for finding in findings})
+    return Hole(
+        reason=f"refused: {', '.join(codes) or 'no finding recorded'}",
+        href=linker.to(REFUSALS, slug(name)),
+    )
+
+
+def quantity(
+    estimate: Estimate | None, reason: str, *, scale: float = 1.0, digits: int = 3
+) -> Cell:
+    """A measured quantity, or the hole that its system leaves."""
+    if estimate is None:
+        return Hole(reason=reason)
+    return Num.of(numbers.shown(estimate, scale=scale, digits=digits))
+
+
+def ratio(estimate: Estimate | None, reason: str) -> Cell:
+    """A ratio, or the hole where it would compare what cannot be compared."""
+    return Hole(reason=reason) if estimate is None else Num.of(numbers.ratio(estimate))
+
+
+def share(estimate: Estimate | None, reason: str) -> Cell:
+    """A share in percent."""
+    return Hole(reason=reason) if estimate is None else Num.of(numbers.percent(estimate))
+
+
+def whole(value: int) -> Num:
+    """A count."""
+    return Num(value=float(value), text=f"{value:,}")
+
+
+def optional(value: str | float | bool | None, reason: str = "not recorded") -> Cell:
+    """A recorded fact, or its absence."""
+    if value is None or value == "":
+        return Hole(reason=reason)
+    if isinstance(value, bool):
+        return Text(text="yes" if value else "no")
+    if isinstance(value, int | float):
+        return Num(value=float(value), text=f"{value:,}" if isinstance(value, int) else f"{value:,.6g}")
+    return Text(text=value)
+
+
+def name_of(cell: PlannedCell) -> str:
+    """An arm at its slots."""
+    return f"{cell.arm}, {numbers.count(cell.slots, 'slot')}"

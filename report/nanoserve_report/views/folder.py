@@ -1,0 +1,291 @@
+"""The tables of one results folder: its trials, its rules, its machine, its launches, its files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from nanoserve_bench.figures import Figures
+from nanoserve_bench.plan import Fact
+from nanoserve_bench.schema import SystemRow
+from nanoserve_bench.soundness import RuleOutcome, SoundCell
+
+from nanoserve_report import numbers
+from nanoserve_report.links import Linker
+from nanoserve_report.study import Folder, Sweep
+from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
+from nanoserve_report.views import common
+
+MS = 1_000_000
+LAUNCH_FACTS = (
+    "system", "version", "revision", "shape", "stamps", "device", "device_name", "dtype",
+    "matmul_precision", "threads", "weights", "weight_bytes_per_step", "tokenizer", "attention",
+    "cache", "decoding", "kernel_path",
+)  # fmt: skip
+
+
+def trials(sweep: Sweep, linker: Linker) -> Table:
+    """Every measured trial of every sound cell, exact; a refused cell is one hole."""
+    rows: list[tuple[Cell, ...]] = []
+    for cell in sweep.cells:
+        head = (Text(text=cell.cell.arm), common.whole(cell.cell.slots))
+        if not isinstance(cell, SoundCell):
+            hole = common.refused(cell.findings, sweep.name, linker)
+            rows.append((*head, *(hole,) * 9))
+            continue
+        for block, run in sorted(cell.runs.items()):
+            figures = Figures.of(run)
+            rows.append(
+                (
+                    *head,
+                    common.whole(block),
+                    _exact(figures.wall_ns / MS, places=3),
+                    common.whole(figures.output_tokens),
+                    _exact(float(figures.throughput)),
+                    _part(figures.batch_occupancy),
+                    _part(figures.tokens_per_slot_second),
+                    _exact(float(figures.system_occupancy)),
+                    _exact(float(figures.tokens_per_request_second)),
+                    Text(text="outlier" if block in cell.outliers else "", tone="muted"),
+                )
+            )
+    return Table(
+        caption="Every measured trial",
+        columns=(
+            Column(label="system", numeric=False),
+            Column(label="slots"),
+            Column(label="block"),
+            Column(label="wall", unit="ms"),
+            Column(label="tokens"),
+            Column(label="throughput", unit="tok/s"),
+            Column(label="batch", unit="rows"),
+            Column(label="per slot-second", unit="tok/s"),
+            Column(label="system occupancy", unit="requests"),
+            Column(label="per request-second", unit="tok/s"),
+            Column(label="flag", numeric=False),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _exact(value: float, places: int = 4) -> Num:
+    return Num(value=value, text=f"{value:,.{places}f}")
+
+
+def _part(value: object) -> Cell:
+    return Hole(reason=common.NO_HOLDS) if value is None else _exact(float(value))  # type: ignore[arg-type]
+
+
+def rules(outcomes: tuple[RuleOutcome, ...], linker: Linker) -> Table:
+    """The evidence of every rule: what it looked at, and what it found."""
+    rows: list[tuple[Cell, ...]] = []
+    for outcome in outcomes:
+        if outcome.findings:
+            result: Cell = Text(text=numbers.count(len(outcome.findings), "finding"), tone="bad")
+        elif outcome.not_applicable is not None:
+            result = Text(text=f"does not apply: {outcome.not_applicable}", tone="muted")
+        else:
+            result = Text(text="passed", tone="good")
+        rows.append(
+            (
+                Text(text=outcome.code, href=linker.to(common.rule_page(outcome.code))),
+                Text(text=outcome.name),
+                common.whole(outcome.examined),
+                result,
+            )
+        )
+    return Table(
+        caption="What every rule examined, and what it found",
+        columns=(
+            Column(label="rule", numeric=False),
+            Column(label="name", numeric=False),
+            Column(label="examined", unit="items"),
+            Column(label="result", numeric=False),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def facts(items: tuple[Fact, ...]) -> Table:
+    """The machine and its environment, with units."""
+    return Table(
+        caption="The machine and its environment, as recorded",
+        columns=text_columns("fact", "value", "unit"),
+        rows=tuple(
+            (Text(text=fact.name), common.optional(fact.value), Text(text=fact.unit))
+            for fact in items
+        ),
+        sortable=False,
+    )
+
+
+def ledger(folder: Folder) -> Table | None:
+    """Every start of the plan: what keeps a sweep from being tried until it pleases."""
+    if folder.results is None:
+        return None
+    return Table(
+        caption="Every start of this plan",
+        columns=text_columns("started", "revision", "uncommitted changes", "first block", "outcome"),
+        rows=tuple(
+            (
+                Text(text=start.started_at),
+                common.optional(start.revision and start.revision[:12]),
+                common.optional(start.dirty),
+                common.whole(start.first_block),
+                Text(text=start.outcome),
+            )
+            for start in folder.results.manifest.ledger
+        ),
+        sortable=False,
+    )
+
+
+def sides(folder: Folder) -> Table | None:
+    """What each arm's workers reported, fact by fact; where the sides differ is marked."""
+    if folder.results is None:
+        return None
+    by_arm: dict[str, list[SystemRow]] = defaultdict(list)
+    for row in folder.results.systems:
+        by_arm[row.arm].append(row)
+    arms = [arm.name for arm in folder.results.plan.arms if arm.name in by_arm]
+    libraries = sorted({name for rows in by_arm.values() for r in rows for name in _libraries(r)})
+    lines = [(name, [_reported(by_arm[arm], name) for arm in arms]) for name in LAUNCH_FACTS]
+    lines += [(name, [_library(by_arm[arm], name) for arm in arms]) for name in libraries]
+    rows: list[tuple[Cell, ...]] = []
+    for name, values in lines:
+        differs = len(set(values)) > 1
+        rows.append(
+            (
+                Text(text=name),
+                *(common.optional(value) for value in values),
+                Text(text="differs" if differs else "same", tone="" if differs else "muted"),
+            )
+        )
+    return Table(
+        caption="What the workers of each arm reported, and where they differ",
+        columns=text_columns("fact", *arms, "sides"),
+        rows=tuple(rows),
+    )
+
+
+def _reported(rows: list[SystemRow], name: str) -> str | None:
+    values = sorted({_plain(getattr(row, name)) for row in rows})
+    return " / ".join(values) or None
+
+
+def _plain(value: object) -> str:
+    text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{text[:19]}\N{HORIZONTAL ELLIPSIS}" if text.startswith("sha256:") else text
+
+
+def _libraries(row: SystemRow) -> dict[str, str]:
+    pairs = (item.partition("=") for item in row.libraries.split(";") if item)
+    return {name: version for name, _, version in pairs}
+
+
+def _library(rows: list[SystemRow], name: str) -> str | None:
+    return " / ".join(sorted({_libraries(row).get(name, "") for row in rows})) or None
+
+
+def ceilings(folder: Folder) -> Table | None:
+    """What the device could do at best, block by block."""
+    if folder.results is None:
+        return None
+    return Table(
+        caption="Ceilings, measured in every block",
+        columns=(
+            Column(label="block"),
+            Column(label="device", numeric=False),
+            Column(label="dtype", numeric=False),
+            Column(label="read bandwidth", unit="GB/s"),
+            Column(label="matrix rate", unit="GFLOP/s"),
+        ),
+        rows=tuple(
+            (
+                common.whole(row.block),
+                Text(text=row.device),
+                Text(text=row.dtype),
+                _exact(row.read_bytes_per_s / 1e9, places=2),
+                _exact(row.matmul_flop_per_s / 1e9, places=1),
+            )
+            for row in folder.results.ceilings
+        ),
+    )
+
+
+def contention(folder: Folder) -> Table | None:
+    """What went on beside each trial: load, switches, stolen and foreign CPU time, warm-ups too."""
+    if folder.results is None:
+        return None
+    rows: list[tuple[Cell, ...]] = []
+    for row in folder.results.trials:
+        rows.append(
+            (
+                common.whole(row.block),
+                common.whole(row.order),
+                Text(text=row.cell),
+                Text(text="warm-up" if row.warmup else "", tone="muted"),
+                _exact(row.wall_ns / MS, places=1),
+                common.optional(row.load_before),
+                common.optional(row.involuntary_switches),
+                _ms(row.steal_ns),
+                _ms(row.other_cpu_ns),
+                _mib(row.peak_memory_bytes),
+            )
+        )
+    return Table(
+        caption="What went on beside each trial, as the parent saw it",
+        columns=(
+            Column(label="block"),
+            Column(label="order"),
+            Column(label="cell", numeric=False),
+            Column(label="kind", numeric=False),
+            Column(label="wall", unit="ms"),
+            Column(label="load before"),
+            Column(label="involuntary switches"),
+            Column(label="steal", unit="ms"),
+            Column(label="other CPU time", unit="ms"),
+            Column(label="peak memory", unit="MiB"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _ms(value: int | None) -> Cell:
+    return Hole(reason="not recorded") if value is None else _exact(value / MS, places=1)
+
+
+def _mib(value: int | None) -> Cell:
+    return Hole(reason="not recorded") if value is None else _exact(value / 2**20, places=0)
+
+
+def files(folder: Folder, linker: Linker, names: tuple[str, ...]) -> Table:
+    """The raw files, each with its digest, to download."""
+    listed = {}
+    if folder.results is not None:
+        listed = {file.name: file for file in folder.results.manifest.files}
+    page = common.run_page(folder.name).removesuffix(".md")
+    rows: list[tuple[Cell, ...]] = []
+    for name in names:
+        entry = listed.get(name)
+        rows.append(
+            (
+                Text(text=name, href=linker.to(f"{page}/data/{name}")),
+                Hole(reason="not listed") if entry is None else common.whole(entry.bytes),
+                Hole(reason="not listed")
+                if entry is None or entry.rows is None
+                else common.whole(entry.rows),
+                Hole(reason="the manifest digests the others")
+                if entry is None
+                else Text(text=entry.sha256, tone="code"),
+            )
+        )
+    return Table(
+        caption="The files as they were written",
+        columns=(
+            Column(label="file", numeric=False),
+            Column(label="size", unit="bytes"),
+            Column(label="rows"),
+            Column(label="sha256", numeric=False),
+        ),
+        rows=tuple(rows),
+    )

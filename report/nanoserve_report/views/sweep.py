@@ -1,0 +1,239 @@
+"""The tables of one sweep: throughput, factors, latencies, prefill, doublings."""
+
+from __future__ import annotations
+
+from nanoserve_bench.soundness import SoundCell, SoundComparison, SoundMarginal
+from nanoserve_bench.statistics import Estimate
+
+from nanoserve_report.links import Linker
+from nanoserve_report.study import AnyCell, AnyMarginal, Sweep
+from nanoserve_report.tables import Cell, Column, Hole, Table, Text
+from nanoserve_report.views import common
+
+BASELINE = Hole(reason="this is the baseline")
+UNPLANNED = Hole(reason="no comparison was planned")
+
+
+def _head(cell: AnyCell) -> tuple[Cell, Cell]:
+    return Text(text=cell.cell.arm), common.whole(cell.cell.slots)
+
+
+def _baseline_rows(sweep: Sweep) -> frozenset[int]:
+    return frozenset(
+        index
+        for index, cell in enumerate(sweep.cells)
+        if cell.cell.arm == sweep.plan.headline_baseline
+    )
+
+
+def throughput(sweep: Sweep, linker: Linker) -> Table:
+    """The sweep table: what the box did, and what that is against the named baseline."""
+    baseline = sweep.plan.headline_baseline
+    rows = []
+    for cell in sweep.cells:
+        if not isinstance(cell, SoundCell):
+            hole = common.refused(cell.findings, sweep.name, linker)
+            rows.append((*_head(cell), *(hole,) * 6))
+            continue
+        rows.append(
+            (
+                *_head(cell),
+                common.quantity(cell.throughput, ""),
+                _speedup(sweep, cell, linker),
+                common.quantity(cell.batch_occupancy, common.NO_HOLDS),
+                common.quantity(cell.tokens_per_slot_second, common.NO_HOLDS),
+                common.share(cell.queue_share, common.NO_HOLDS),
+                _verdict(sweep, cell, linker),
+            )
+        )
+    return Table(
+        caption=f"Throughput and its factors; speedup against {baseline}",
+        columns=(
+            Column(label="system", numeric=False),
+            Column(label="slots"),
+            Column(label="throughput", unit="tok/s"),
+            Column(label="speedup", unit=f"vs {baseline}"),
+            Column(label="batch", unit="rows held"),
+            Column(label="per slot-second", unit="tok/s"),
+            Column(label="queue share", unit="of time in system"),
+            Column(label="verdict", unit="on the speedup", numeric=False),
+        ),
+        rows=tuple(rows),
+        strong=_baseline_rows(sweep),
+    )
+
+
+def _speedup(sweep: Sweep, cell: SoundCell, linker: Linker) -> Cell:
+    if cell.cell.arm == sweep.plan.headline_baseline:
+        return BASELINE
+    pair = sweep.comparison_of(cell.cell)
+    if pair is None:
+        return UNPLANNED
+    if isinstance(pair, SoundComparison):
+        return common.ratio(pair.speedup, "")
+    return common.refused(pair.findings, sweep.name, linker)
+
+
+def _verdict(sweep: Sweep, cell: SoundCell, linker: Linker) -> Cell:
+    if cell.cell.arm == sweep.plan.headline_baseline:
+        return Text(text="baseline", tone="muted")
+    pair = sweep.comparison_of(cell.cell)
+    if pair is None:
+        return UNPLANNED
+    if isinstance(pair, SoundComparison):
+        return common.verdict(pair.verdict)
+    return common.refused(pair.findings, sweep.name, linker)
+
+
+def factors(sweep: Sweep, linker: Linker) -> Table:
+    """Every planned pair and its factors, self comparisons included."""
+    rows = []
+    for pair in sweep.comparisons:
+        names = (
+            Text(text=common.name_of(pair.candidate)),
+            Text(text=common.name_of(pair.baseline)),
+        )
+        if not isinstance(pair, SoundComparison):
+            hole = common.refused(pair.findings, sweep.name, linker)
+            rows.append((*names, *(hole,) * 6))
+            continue
+        rows.append(
+            (
+                *names,
+                common.ratio(pair.speedup, ""),
+                common.ratio(pair.batch_factor, common.NO_HOLDS),
+                common.ratio(pair.slot_factor, common.NO_HOLDS),
+                common.ratio(pair.system_factor, common.OTHER_ARRIVALS),
+                common.ratio(pair.request_factor, common.OTHER_ARRIVALS),
+                common.verdict(pair.verdict),
+            )
+        )
+    return Table(
+        caption="Every comparison and its factors",
+        columns=(
+            Column(label="candidate", numeric=False),
+            Column(label="baseline", numeric=False),
+            Column(label="speedup"),
+            Column(label="batch factor"),
+            Column(label="per-slot-second factor"),
+            Column(label="system factor"),
+            Column(label="per-request factor"),
+            Column(label="verdict", numeric=False),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def doublings(sweep: Sweep, linker: Linker) -> Table:
+    """What each doubling of the slots is worth."""
+    return Table(
+        caption="What each doubling of the slots is worth",
+        columns=(
+            Column(label="system", numeric=False),
+            Column(label="slots", numeric=False),
+            Column(label="batch", unit="times"),
+            Column(label="per slot-second", unit="times"),
+            Column(label="throughput", unit="times"),
+            Column(label="verdict", numeric=False),
+        ),
+        rows=tuple(_doubling(sweep, item, linker) for item in sweep.marginals),
+    )
+
+
+def _doubling(sweep: Sweep, item: AnyMarginal, linker: Linker) -> tuple[Cell, ...]:
+    names = (
+        Text(text=item.lower.arm),
+        Text(text=f"{item.lower.slots} \N{RIGHTWARDS ARROW} {item.upper.slots}"),
+    )
+    if not isinstance(item, SoundMarginal):
+        return (*names, *(common.refused(item.findings, sweep.name, linker),) * 4)
+    return (
+        *names,
+        common.ratio(item.batch_ratio, common.NO_HOLDS),
+        common.ratio(item.slot_ratio, common.NO_HOLDS),
+        common.ratio(item.product, ""),
+        common.verdict(item.verdict),
+    )
+
+
+def prefill(sweep: Sweep, linker: Linker) -> Table:
+    """The engine's prefill beside the baseline's TTFT, which is a prefill where nobody queues."""
+    cells = {cell.cell.id: cell for cell in sweep.cells}
+    rows = []
+    for pair in sweep.rivals:
+        alone = pair.candidate.slots == 1
+        names = (
+            Text(text=common.name_of(pair.candidate)),
+            Text(text="alone" if alone else "in company"),
+            Text(text=pair.baseline.arm),
+        )
+        mine, theirs = cells.get(pair.candidate.id), cells.get(pair.baseline.id)
+        if not isinstance(pair, SoundComparison):
+            hole = common.refused(pair.findings, sweep.name, linker)
+            rows.append((*names, _ms(mine, "prefill"), _ms(theirs, "ttft"), hole))
+            continue
+        rows.append(
+            (
+                *names,
+                _ms(mine, "prefill"),
+                _ms(theirs, "ttft"),
+                common.ratio(pair.prefill_ratio, common.NO_STAMPS),
+            )
+        )
+    return Table(
+        caption="Prefill against the baseline's TTFT",
+        columns=(
+            Column(label="system", numeric=False),
+            Column(label="prefills run", numeric=False),
+            Column(label="baseline", numeric=False),
+            Column(label="its prefill", unit="ms"),
+            Column(label="baseline's TTFT", unit="ms, no queue"),
+            Column(label="ratio", unit="above 1: faster than it"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def _ms(cell: AnyCell | None, figure: str) -> Cell:
+    if not isinstance(cell, SoundCell):
+        return Hole(reason="the cell is refused")
+    estimate: Estimate | None = cell.prefill if figure == "prefill" else cell.ttft
+    return common.quantity(estimate, common.NO_STAMPS, scale=1000)
+
+
+def latencies(sweep: Sweep, linker: Linker) -> Table:
+    """What a request waited for, loaded as it was."""
+    rows = []
+    for cell in sweep.cells:
+        if not isinstance(cell, SoundCell):
+            hole = common.refused(cell.findings, sweep.name, linker)
+            rows.append((*_head(cell), *(hole,) * 7))
+            continue
+        rows.append(
+            (
+                *_head(cell),
+                common.quantity(cell.system_occupancy, ""),
+                common.quantity(cell.tokens_per_request_second, ""),
+                common.quantity(cell.ttft, common.NO_STAMPS, scale=1000),
+                common.quantity(cell.prefill, common.NO_STAMPS, scale=1000),
+                common.quantity(cell.tpot, common.NO_STAMPS, scale=1000),
+                common.quantity(cell.e2el, "", scale=1000),
+                common.share(cell.ceiling_share, "no ceiling was measured"),
+            )
+        )
+    return Table(
+        caption="What the caller got, and the share of the memory ceiling",
+        columns=(
+            Column(label="system", numeric=False),
+            Column(label="slots"),
+            Column(label="system occupancy", unit="requests"),
+            Column(label="per request-second", unit="tok/s"),
+            Column(label="TTFT", unit="ms"),
+            Column(label="prefill", unit="ms"),
+            Column(label="TPOT", unit="ms"),
+            Column(label="E2EL", unit="ms"),
+            Column(label="read ceiling", unit="share used"),
+        ),
+        rows=tuple(rows),
+        strong=_baseline_rows(sweep),
+    )

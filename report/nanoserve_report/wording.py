@@ -1,0 +1,171 @@
+"""Sentences made from verdicts: what the site says in words is generated, never typed in.
+
+Every function takes sound things and returns plain text (no markup, so that a page, an alternative
+text and a message can all use it).
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+
+from nanoserve_bench.plan import SkippedDevice
+from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
+
+from nanoserve_report import numbers
+from nanoserve_report.study import Section, Sweep
+
+ARROW = "\N{RIGHTWARDS ARROW}"
+
+
+def slots(number: int) -> str:
+    """`1 slot`, `8 slots`."""
+    return numbers.count(number, "slot")
+
+
+def doubling(lower: int, *, arm: str = "") -> str:
+    """`4 -> 8`, with the arm on a line of its own where several are drawn."""
+    words = f"{lower} {ARROW} {2 * lower}"
+    return f"{arm}\n{words}" if arm else words
+
+
+def codes(findings: Iterable[Finding]) -> str:
+    """The rules of some findings, each once, sorted."""
+    return ", ".join(sorted({finding.rule for finding in findings})) or "no finding recorded"
+
+
+def wrap(text: str, width: int) -> str:
+    """For a drawing: lines of at most `width` characters."""
+    return "\n".join(textwrap.wrap(text, width))
+
+
+def baseline_words(sweep: Sweep) -> str:
+    """The headline baseline by name."""
+    return sweep.plan.headline_baseline
+
+
+def not_measured(hole: SkippedDevice) -> str:
+    """Why a device is a hole."""
+    return f"not measured: {hole.reason}"
+
+
+def product_words(pair: SoundComparison) -> str:
+    """`1.64x (1.60-1.68), which is 4.00x the batch times 0.41x per slot-second`."""
+    words = numbers.ratio(pair.speedup).words
+    if pair.batch_factor is None or pair.slot_factor is None:
+        return f"{words}, {pair.verdict}; its factors are not known"
+    batch, slot = numbers.ratio(pair.batch_factor), numbers.ratio(pair.slot_factor)
+    return (
+        f"{words}, {pair.verdict}, which is {batch.point}{batch.unit} the batch times "
+        f"{slot.point}{slot.unit} what one row produced"
+    )
+
+
+def marginal_words(item: SoundMarginal) -> str:
+    """`From 4 to 8 slots throughput is multiplied by 1.85 (1.80-1.90): worth it`."""
+    product = numbers.ratio(item.product)
+    return (
+        f"from {item.lower.slots} to {2 * item.lower.slots} slots throughput was multiplied by "
+        f"{product.point} ({product.interval}): {item.verdict}"
+    )
+
+
+def doublings_alt(sweep: Sweep) -> str:
+    """Every doubling of a sweep in one text, holes included."""
+    parts = []
+    for item in sweep.marginals:
+        if isinstance(item, SoundMarginal):
+            parts.append(f"{item.lower.arm}, {marginal_words(item)}")
+        else:
+            parts.append(f"{item.lower.arm}, {item.lower.slots} to {2 * item.lower.slots}: refused, a hole")
+    return f"{'; '.join(parts)}." if parts else "No doubling was measured."
+
+
+def second_factor_alt(section: Section) -> str:
+    """The second factor of every doubling on a device."""
+    setting = section.setting
+    parts = [
+        f"{item.lower.slots} to {2 * item.lower.slots} slots {numbers.ratio(item.slot_ratio).point}"
+        for item in section.lead.sound_marginals
+        if item.slot_ratio is not None
+    ]
+    values = ", ".join(parts) if parts else "nothing sound"
+    return f"{setting.device} {setting.dtype}: {values}."
+
+
+def identity_words(cell: SoundCell) -> str:
+    """Both factorisations of a cell."""
+    throughput = numbers.shown(cell.throughput).point
+    system = numbers.significant(cell.system_occupancy.point)
+    request = numbers.significant(cell.tokens_per_request_second.point)
+    caller = f"{system} requests times {request}"
+    if cell.batch_occupancy is None or cell.tokens_per_slot_second is None:
+        return f"{throughput} tokens per second is {caller}; its slots are not told"
+    batch = numbers.significant(cell.batch_occupancy.point)
+    slot = numbers.significant(cell.tokens_per_slot_second.point)
+    return f"{throughput} tokens per second is {batch} rows times {slot}, and {caller}"
+
+
+def knee(sweep: Sweep, arm: str) -> str:
+    """Where the doublings stop paying: the sentence that leads a page."""
+    items = sorted(
+        (item for item in sweep.sound_marginals if item.lower.arm == arm), key=lambda item: item.lower.slots
+    )
+    if not items:
+        return f"No doubling of {arm}'s slots has a sound measurement."
+    worth = [item for item in items if item.verdict == "worth it"]
+    against = [item for item in items if item.verdict == "not worth it"]
+    open_ones = [item for item in items if item.verdict == "undecided"]
+    top = 2 * items[-1].slots
+    if len(worth) == len(items):
+        return f"Every doubling measured was worth it, up to {slots(top)}."
+    parts = []
+    if worth:
+        last = worth[-1]
+        parts.append(f"The last doubling worth it is {last.slots} to {2 * last.slots} slots")
+    else:
+        parts.append("No doubling was shown to be worth it")
+    if against:
+        words = [f"{item.lower.slots} to {2 * item.lower.slots}" for item in against]
+        parts.append(f"{numbers.enumerate_words(words)} is not worth it")
+    if open_ones:
+        words = [f"{item.lower.slots} to {2 * item.lower.slots}" for item in open_ones]
+        parts.append(f"{numbers.enumerate_words(words)} is undecided")
+    return f"{'; '.join(parts)}."
+
+
+def one_slot(sweep: Sweep, pair: SoundComparison) -> str:
+    """What one slot is worth against a baseline, absolutes beside the ratio."""
+    cells = {cell.cell.id: cell for cell in sweep.sound_cells}
+    mine, theirs = cells.get(pair.candidate.id), cells.get(pair.baseline.id)
+    absolutes = ""
+    if mine is not None and theirs is not None:
+        absolutes = (
+            f" ({numbers.shown(mine.throughput).point} against "
+            f"{numbers.shown(theirs.throughput).point} tok/s)"
+        )
+    ratio = numbers.ratio(pair.speedup)
+    verb = {
+        "faster": "is faster than",
+        "slower": "is slower than",
+        "no difference": "does not differ from",
+        "undecided": "cannot be told apart from",
+    }[pair.verdict]
+    return (
+        f"At one slot, with no batching in the picture, {pair.candidate.arm} {verb} "
+        f"{pair.baseline.arm}: {ratio.words}{absolutes}."
+    )
+
+
+def gotcha(sweep: Sweep) -> str:
+    """The occupancy gotcha, told with this sweep's own value; empty where it does not show."""
+    for cell in sweep.sound_cells:
+        batch, system = cell.batch_occupancy, cell.system_occupancy
+        if cell.cell.slots == 1 and batch is not None and system.point > 1.5 * batch.point:
+            return (
+                f"{cell.cell.arm} with one slot reads a system occupancy of "
+                f"{numbers.significant(system.point)} requests, although one row at a time was "
+                f"all that ever ran (batch occupancy {numbers.significant(batch.point)}). The "
+                "queue is in the system and in no slot."
+            )
+    return ""
