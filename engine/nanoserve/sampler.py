@@ -51,8 +51,11 @@ def _draw(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
     """Token ids drawn from each row, ``[rows]``."""
     device = logits.device
     params = [request.params for request in requests]
-    temperatures = torch.tensor([p.temperature for p in params], device=device)
-    scaled = logits / temperatures[:, None]
+    # Beyond these bounds float32 has no room, and the distribution no longer changes.
+    temperatures = torch.tensor(
+        [min(max(p.temperature, 1e-30), 1e30) for p in params], device=device
+    )
+    scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperatures[:, None]
     if any(p.top_k for p in params):
         scaled = _keep_top_k(scaled, [p.top_k for p in params])
     if any(p.top_p < 1 for p in params):

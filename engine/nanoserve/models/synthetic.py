@@ -3,9 +3,8 @@
 Every tensor is drawn from its own generator, seeded by its name, so it is the same in whatever
 order, process or subset it is asked for.
 
-Matrices have variance 1/fan_in, so that activations keep their size through the layers. A tied
-head would then mostly repeat the input token, which it resembles, so a synthetic model's output
-depends on its position by way of a large attention output; it is random, but not constant.
+Matrices have variance 1 / fan_in and norm weights lie near one, so that activations keep their
+size through the layers and the logits tell tokens apart. What such a model writes means nothing.
 """
 
 import hashlib

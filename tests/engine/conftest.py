@@ -1,0 +1,169 @@
+"""Shared by the engine's tests: small reference models, an engine that tells its logits."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput
+from nanoserve.model_runner import ModelRunner
+from nanoserve.scheduler import SchedulerOutput
+
+torch.set_num_threads(1)
+
+SMALL_LLAMA: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 48,
+    "intermediate_size": 80,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-5,
+    "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
+    "tie_word_embeddings": False,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+    # Ten times the usual width: logits of several units, so that 1e-4 means something.
+    "initializer_range": 0.2,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """A small random Llama as transformers has it, and the folder it was saved to."""
+
+    model: Any
+    folder: Path
+
+    def logits(self, token_ids: Sequence[int]) -> torch.Tensor:
+        """``[tokens, vocab]``, from one forward pass over the whole sequence."""
+        with torch.inference_mode():
+            logits: torch.Tensor = self.model(torch.tensor([list(token_ids)])).logits[0]
+            return logits
+
+    def greedy(self, prompt: Sequence[int], new_tokens: int) -> list[int]:
+        """The tokens that ``generate`` adds to the prompt."""
+        output = self.model.generate(
+            torch.tensor([list(prompt)]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=new_tokens,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        tokens: list[int] = output[0, len(prompt) :].tolist()
+        return tokens
+
+
+ReferenceMaker = Callable[..., Reference]
+
+
+@pytest.fixture(scope="session")
+def make_reference(tmp_path_factory: pytest.TempPathFactory) -> ReferenceMaker:
+    """Make a small random Llama; keyword arguments change its config."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    made: dict[str, Reference] = {}
+
+    def make(**changes: Any) -> Reference:
+        key = repr(sorted(changes.items()))
+        if key not in made:
+            torch.manual_seed(len(made))
+            model = LlamaForCausalLM(LlamaConfig(**{**SMALL_LLAMA, **changes})).eval()
+            # transformers starts every norm at one, which would hide a norm that is left out.
+            for name, parameter in model.named_parameters():
+                if "norm" in name:
+                    parameter.data.uniform_(0.5, 1.5)
+            folder = tmp_path_factory.mktemp("reference")
+            model.save_pretrained(folder)
+            made[key] = Reference(model=model, folder=folder)
+        return made[key]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference(make_reference: ReferenceMaker) -> Reference:
+    """The small random Llama."""
+    return make_reference()
+
+
+class LogitsRecorder(ModelRunner):
+    """A model runner that keeps what it computed: ``{(request id, position): logits}``."""
+
+    def __init__(self, config: EngineConfig) -> None:
+        super().__init__(config)
+        self.seen: dict[tuple[str, int], torch.Tensor] = {}
+        self.passes: list[tuple[tuple[str, int, int, bool], ...]] = []
+
+    def run(self, plan: SchedulerOutput) -> torch.Tensor:
+        logits = super().run(plan)
+        self.passes.append(
+            tuple((r.request.request_id, r.start, r.length, r.is_prefill) for r in plan.rows)
+        )
+        for row, values in zip(plan.rows, logits, strict=True):
+            self.seen[row.request.request_id, row.start + row.length] = values.clone()
+        return logits
+
+
+@dataclasses.dataclass
+class Run:
+    """What came of some requests."""
+
+    outputs: dict[str, RequestOutput]
+    steps: list[StepOutput]
+    runner: LogitsRecorder
+
+    def worst_logit(self, reference: Reference) -> float:
+        """Largest difference of any logit of any token of any request from the reference's."""
+        worst = 0.0
+        for output in self.outputs.values():
+            sequence = output.prompt_token_ids + output.token_ids
+            wanted = reference.logits(sequence)
+            for position in range(len(output.prompt_token_ids), len(sequence)):
+                got = self.runner.seen[output.request_id, position]
+                worst = max(worst, (got - wanted[position - 1]).abs().max().item())
+        return worst
+
+
+def drain(engine: Engine, *, most_steps: int = 2000) -> list[StepOutput]:
+    """Step until nothing is left, and check the law of conservation after each step."""
+    steps = []
+    for _ in range(most_steps):
+        if not engine.has_unfinished():
+            return steps
+        steps.append(engine.step())
+        engine.check_integrity()
+    raise AssertionError(f"not finished after {most_steps} steps")
+
+
+@pytest.fixture
+def run_requests() -> Callable[..., Run]:
+    """Run prompts through an engine, and keep outputs, steps and logits."""
+
+    def run(
+        model: Path | str,
+        prompts: Sequence[Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams],
+        **settings: Any,
+    ) -> Run:
+        config = EngineConfig(model=str(model), **settings)
+        runner = LogitsRecorder(config)
+        engine = Engine(config, runner=runner)
+        several = itertools.repeat(params) if isinstance(params, SamplingParams) else params
+        for index, (prompt, wanted) in enumerate(zip(prompts, several, strict=False)):
+            engine.add_request(str(index), list(prompt), wanted)
+        steps = drain(engine)
+        outputs = {output.request_id: output for step in steps for output in step.outputs}
+        return Run(outputs=outputs, steps=steps, runner=runner)
+
+    return run

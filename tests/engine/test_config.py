@@ -1,0 +1,88 @@
+"""The engine's settings: nothing unknown, nothing out of range, all faults at once."""
+
+from __future__ import annotations
+
+import dataclasses
+import pickle
+from typing import Any
+
+import pytest
+import torch
+
+from nanoserve import LLM, EngineConfig
+from nanoserve.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [("modle", "model"), ("max_slot", "max_slots"), ("blocksize", "block_size")],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_real_one(typo: str, meant: str):
+    with pytest.raises(ConfigError, match=rf"unknown setting '{typo}'; did you mean '{meant}'\?"):
+        EngineConfig(model="synthetic:tiny-llama", **{typo: 1})  # type: ignore[arg-type]
+
+
+def test_an_unknown_key_with_no_neighbour_lists_what_there_is():
+    with pytest.raises(ConfigError, match="known: model, device, dtype"):
+        EngineConfig(model="x", zzzz=1)  # type: ignore[call-arg]
+
+
+def test_the_offline_door_refuses_unknown_keys_likewise():
+    with pytest.raises(ConfigError, match="did you mean 'max_slots'"):
+        LLM("synthetic:tiny-llama", max_slts=2)
+
+
+def test_the_offline_door_takes_a_whole_config_and_then_nothing_else():
+    config = EngineConfig(model="synthetic:tiny-llama", max_slots=3)
+    assert LLM(config).engine.config is config
+    with pytest.raises(ConfigError, match="max_slots"):
+        LLM(config, max_slots=4)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("model", ""),
+        ("model", None),
+        ("dtype", "float64"),
+        ("dtype", torch.float32),
+        ("device", "gpu"),
+        ("device", None),
+        ("max_slots", 0),
+        ("max_slots", 1.0),
+        ("max_slots", True),
+        ("block_size", -16),
+        ("max_batch_tokens", 0),
+        ("max_model_len", 0),
+        ("kv_pool_tokens", 0),
+        ("kv_pool_tokens", 15),
+    ],
+)
+def test_a_bad_value_names_key_and_value(key: str, value: Any):
+    with pytest.raises(ConfigError) as caught:
+        EngineConfig(**{"model": "x", key: value})
+    assert key in str(caught.value)
+    assert str(value) in str(caught.value)
+
+
+def test_all_faults_are_told_at_once():
+    with pytest.raises(ConfigError) as caught:
+        EngineConfig(model="", dtype="int8", max_slots=0, max_model_len=-1)
+    assert all(
+        key in str(caught.value) for key in ("model", "dtype", "max_slots", "max_model_len")
+    )
+
+
+def test_a_config_is_frozen_keyword_only_and_travels():
+    config = EngineConfig(model="x", max_slots=2)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        config.max_slots = 3  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        EngineConfig("x")  # type: ignore[misc]
+    assert dataclasses.replace(config, max_slots=4).max_slots == 4
+    assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301
+
+
+def test_a_length_beyond_the_model_is_refused():
+    with pytest.raises(ConfigError, match=r"max_model_len=513 exceeds the 512 positions"):
+        LLM("synthetic:tiny-llama", max_model_len=513)
