@@ -31,9 +31,9 @@ QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's announcement of its own end 
 
 GENERATE = """
 from nanoserve import LLM, SamplingParams
-out = LLM("synthetic:tiny-llama", max_slots=2).generate([[1, 2, 3]], SamplingParams(max_tokens=4))[0]
+llm = LLM("synthetic:tiny-llama", max_slots=2)
+out = llm.generate([[1, 2, 3]], SamplingParams(max_tokens=4, ignore_eos=True))[0]
 assert out.error is None and len(out.token_ids) == 4, out
-print("the installed engine generated", list(out.token_ids))
 """
 TORCH_FREE = """
 import importlib.util, sys
@@ -67,7 +67,7 @@ def _install_weights(session: nox.Session) -> None:
 def _install_report(session: nox.Session) -> None:
     """Install the judge and the report, and make sure that no torch came along."""
     _install(session, "bench", "report")
-    session.run("python", "-c", TORCH_FREE, silent=True)
+    session.run("python", "-c", TORCH_FREE, log=False)
 
 
 def _ensure_browser(session: nox.Session) -> None:
@@ -110,12 +110,14 @@ def build(session: nox.Session) -> None:
         light = _clean_python(session, scratch, "light", wheels["bench"], wheels["report"])
         full = _clean_python(session, scratch, "full", TORCH, wheels["engine"])
         with session.chdir(scratch):
-            session.run(light, "-c", TORCH_FREE, external=True)
+            session.log("the judge and the report, as installed: import without torch, and help")
+            session.run(light, "-c", TORCH_FREE, external=True, log=False)
             for command in ("nanoserve_bench", "nanoserve_report"):
                 session.run(light, "-m", command, "--help", external=True, silent=True)
-            session.run(full, "-c", GENERATE, external=True)
+            session.log("the engine, as installed: generate with a tiny model")
+            session.run(full, "-c", GENERATE, external=True, log=False)
     for wheel in wheels.values():
-        session.log(f"built {wheel.relative_to(ROOT)}")
+        session.log(f"built and tried {wheel.relative_to(ROOT)}")
 
 
 def _package(folder: str) -> str:
