@@ -37,6 +37,19 @@ def test_versions_agree_with_each_other_and_with_the_changelog(
     assert headings[0] == version
 
 
+def test_a_version_in_the_code_is_the_version_of_its_distribution(
+    root: Path, projects: dict[str, Any]
+) -> None:
+    stated = {
+        (folder, match)
+        for folder in DISTRIBUTIONS
+        for module in (root / folder).rglob("*.py")
+        for match in re.findall(r'^__version__ = "(.+)"$', module.read_text(), re.MULTILINE)
+    }
+    assert stated
+    assert stated == {(folder, projects[folder]["version"]) for folder, _ in stated}
+
+
 @pytest.mark.parametrize("key", ["requires-python", "license"])
 def test_what_holds_for_one_holds_for_all(projects: dict[str, Any], key: str) -> None:
     assert len({str(project[key]) for project in projects.values()}) == 1
