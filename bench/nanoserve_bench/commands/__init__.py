@@ -1,0 +1,1 @@
+"""The commands, one module each; `cli.py` puts them together."""
