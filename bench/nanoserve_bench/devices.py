@@ -56,7 +56,7 @@ def probe() -> Probe:
         PlanError: torch is not installed or does not start.
     """
     try:
-        done = subprocess.run(  # noqa: S603 - our own module in our own interpreter
+        done = subprocess.run(
             [sys.executable, "-P", "-m", "nanoserve_bench.systems.probe"],
             capture_output=True,
             text=True,

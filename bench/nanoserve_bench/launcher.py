@@ -60,7 +60,7 @@ class Worker:
         self.launch = launch
         self.arm = arm
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        self._process = subprocess.Popen(  # noqa: S603 - our own module in our own interpreter
+        self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "nanoserve_bench.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -69,6 +69,9 @@ class Worker:
             # Ctrl-C in a terminal reaches the sweep alone, which then closes its workers.
             start_new_session=True,
         )
+        if self._process.stdin is None or self._process.stdout is None:
+            raise WorkerError(f"the worker of {arm} has no pipes")
+        self._requests, self._replies = self._process.stdin, self._process.stdout
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -108,16 +111,14 @@ class Worker:
         self._process.kill()
         self._process.wait()
         self._reader.join()
-        for stream in (self._process.stdin, self._process.stdout, self._log):
+        for stream in (self._requests, self._replies, self._log):
             with contextlib.suppress(OSError):
-                if stream is not None:
-                    stream.close()
+                stream.close()
 
     def _send(self, request: Request) -> None:
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(protocol.dump(request).encode() + b"\n")
-            self._process.stdin.flush()
+            self._requests.write(protocol.dump(request).encode() + b"\n")
+            self._requests.flush()
         except (OSError, ValueError) as error:
             raise self._failed(f"was gone before {_name(request)}") from error
 
@@ -132,8 +133,7 @@ class Worker:
         return line
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for line in self._replies:
             self._lines.put(line.decode("utf-8", "replace"))
         self._lines.put(None)
 

@@ -29,10 +29,8 @@ class MachineTimes:
 
 
 def parse_stat(text: str, ticks_per_s: int) -> MachineTimes:
-    """The first line of `/proc/stat`: user nice system idle iowait irq softirq steal ..."""
-    _cpu, user, nice, system, _idle, _iowait, irq, softirq, steal, *_guest = text.split("\n")[
-        0
-    ].split()
+    """From the text of `/proc/stat`: `cpu user nice system idle iowait irq softirq steal ...`."""
+    _cpu, user, nice, system, _idle, _iowait, irq, softirq, steal, *_guest = text.split()
     tick_ns = 1_000_000_000 // ticks_per_s
     busy = sum(map(int, (user, nice, system, irq, softirq)))
     return MachineTimes(busy_ns=busy * tick_ns, steal_ns=int(steal) * tick_ns)
@@ -108,3 +106,8 @@ class Meter:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         return None
+
+
+def load_average() -> float | None:
+    """The machine's load over the last minute, in runnable threads."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

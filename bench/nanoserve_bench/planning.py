@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TypeVar
 
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import (
+    AcknowledgedRefusal,
     Arm,
     Blocks,
     Cell,
@@ -47,6 +49,7 @@ class Choices:
         most_blocks: Blocks after which the sweep stops.
         target: Relative half-width of the headline intervals at which it may stop in between.
         seed: Seed of prompts and orders.
+        acknowledged: Refusals that are expected, with their reasons.
     """
 
     arms: tuple[str, ...] = DEFAULT_ARMS
@@ -57,6 +60,7 @@ class Choices:
     most_blocks: int = DEFAULT_BLOCKS
     target: float | None = None
     seed: int = 44
+    acknowledged: tuple[AcknowledgedRefusal, ...] = ()
 
 
 def build_plan(
@@ -85,7 +89,16 @@ def build_plan(
     workloads = tuple(_workload(name, choices.slots) for name in choices.workloads)
     _refuse_twice("workload", choices.workloads)
     _refuse_twice("dtype", choices.dtypes)
-    cells = tuple(_cells(arms, systems, devices, choices.dtypes, workloads, model))
+    cells = tuple(
+        _cells(
+            arms=arms,
+            systems=systems,
+            devices=devices,
+            dtypes=choices.dtypes,
+            workloads=workloads,
+            model=model,
+        )
+    )
     blocks = _blocks(choices)
     return Plan(
         schema=SCHEMA_VERSION,
@@ -106,6 +119,7 @@ def build_plan(
         comparisons=tuple(_comparisons(arms, systems, cells)),
         blocks=blocks,
         orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
+        acknowledged=_acknowledged(choices.acknowledged, cells),
     )
 
 
@@ -159,30 +173,39 @@ def _blocks(choices: Choices) -> Blocks:
 
 
 def _cells(
-    arms: Iterable[Arm],
+    *,
+    arms: Sequence[Arm],
     systems: Mapping[str, type[System]],
-    devices: Iterable[str],
-    dtypes: Iterable[str],
-    workloads: Iterable[WorkloadPlan],
+    devices: Sequence[str],
+    dtypes: Sequence[str],
+    workloads: Sequence[WorkloadPlan],
     model: str,
 ) -> Iterator[Cell]:
-    arms, dtypes, workloads = tuple(arms), tuple(dtypes), tuple(workloads)
-    for device in devices:
-        for dtype in dtypes:
-            for workload in workloads:
-                for arm in arms:
-                    serial = systems[arm.name].shape is Shape.SERIAL
-                    for slots in (1,) if serial else workload.slots:
-                        yield Cell(
-                            id=f"{arm.name}/{device}/{dtype}/{slots}/{workload.name}",
-                            arm=arm.name,
-                            system=arm.system,
-                            device=device,
-                            dtype=dtype,
-                            slots=slots,
-                            workload=workload.name,
-                            model=model,
-                        )
+    for device, dtype, workload, arm in itertools.product(devices, dtypes, workloads, arms):
+        serial = systems[arm.name].shape is Shape.SERIAL
+        for slots in (1,) if serial else workload.slots:
+            yield Cell(
+                id=f"{arm.name}/{device}/{dtype}/{slots}/{workload.name}",
+                arm=arm.name,
+                system=arm.system,
+                device=device,
+                dtype=dtype,
+                slots=slots,
+                workload=workload.name,
+                model=model,
+            )
+
+
+def _acknowledged(
+    refusals: tuple[AcknowledgedRefusal, ...], cells: Sequence[Cell]
+) -> tuple[AcknowledgedRefusal, ...]:
+    known = {cell.id for cell in cells}
+    for refusal in refusals:
+        if refusal.cell not in known:
+            raise PlanError(f"no cell is called {refusal.cell!r}; --dry-run lists them")
+        if not refusal.reason.strip():
+            raise PlanError(f"say why {refusal.rule} is expected of {refusal.cell}")
+    return refusals
 
 
 def _comparisons(
@@ -236,7 +259,9 @@ def orders(cells: Sequence[Cell], blocks: int, seed: int) -> Iterator[tuple[str,
         if block % 2 == 0:
             source = random.Random(f"{seed}/order/{block}")  # noqa: S311 - nothing secret
             order = [
-                cell for group in _shuffled(groups, source) for cell in _shuffled(groups[group], source)
+                cell
+                for group in _shuffled(groups, source)
+                for cell in _shuffled(groups[group], source)
             ]
         else:
             order = order[::-1]

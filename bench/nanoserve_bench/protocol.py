@@ -184,8 +184,7 @@ class Failure:
 Request = Launch | Trial | MeasureCeilings | Divergence | Close
 Reply = Description | TrialResult | Ceilings | Triage | Closed | Failure
 _MESSAGES: dict[str, type[Request | Reply]] = {
-    message.__name__: message
-    for message in (*typing.get_args(Request), *typing.get_args(Reply))
+    message.__name__: message for message in (*typing.get_args(Request), *typing.get_args(Reply))
 }
 
 

@@ -69,8 +69,8 @@ def _checkout_of(package: Path) -> Path | None:
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's own git
+        done = subprocess.run(  # noqa: S603 - the user's own git
+            ["git", "-C", str(folder), *arguments],  # noqa: S607
             capture_output=True,
             text=True,
             check=False,

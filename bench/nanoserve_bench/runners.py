@@ -72,28 +72,39 @@ def run_serial(
             zip(prompts, runs, strict=True)
         )
     )
-    return SystemRun(
-        system=system, shape=Shape.SERIAL, slots=1, records=records, settings=settings
-    )
+    return SystemRun(system=system, shape=Shape.SERIAL, slots=1, records=records, settings=settings)
 
 
 class Step(Protocol):
     """One step of an engine, as `nanoserve.Engine.step` returns it."""
 
     @property
-    def start_ns(self) -> int: ...
+    def start_ns(self) -> int:
+        """When it began."""
+
     @property
-    def end_ns(self) -> int: ...
+    def end_ns(self) -> int:
+        """When its tokens existed."""
+
     @property
-    def prefill_rows(self) -> int: ...
+    def prefill_rows(self) -> int:
+        """Sequences whose prompt it computed."""
+
     @property
-    def decode_rows(self) -> int: ...
+    def decode_rows(self) -> int:
+        """Sequences it advanced by one token."""
+
     @property
-    def holders(self) -> int: ...
+    def holders(self) -> int:
+        """Requests that owned a slot from its start to its end."""
+
     @property
-    def waiting(self) -> int: ...
+    def waiting(self) -> int:
+        """Requests that waited."""
+
     @property
-    def outputs(self) -> Sequence[Any]: ...
+    def outputs(self) -> Sequence[Any]:
+        """The requests that ended in it."""
 
 
 class SteppedEngine(Protocol):

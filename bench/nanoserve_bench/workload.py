@@ -17,9 +17,7 @@ from nanoserve_bench.plan import WorkloadPlan
 WORKLOADS: Mapping[str, WorkloadPlan] = {
     workload.name: workload
     for workload in (
-        WorkloadPlan(
-            name="day44", requests=8, prompt_tokens=6, new_tokens=16, slots=(1, 2, 4, 8)
-        ),
+        WorkloadPlan(name="day44", requests=8, prompt_tokens=6, new_tokens=16, slots=(1, 2, 4, 8)),
         WorkloadPlan(
             name="day44x32",
             requests=32,

@@ -1,8 +1,8 @@
 """Systems under test, and how they are found.
 
 A system is a class that a worker process creates once per launch. It is found by its name in the
-entry-point group `nanoserve_bench.systems`, so an engine from anywhere joins a sweep by installing a
-distribution that says::
+entry-point group `nanoserve_bench.systems`, so an engine from anywhere joins a sweep by installing
+a distribution that says::
 
     [project.entry-points."nanoserve_bench.systems"]
     my-engine = "my_package.bench:MyEngine"
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import ClassVar
 
-from nanoserve_bench.errors import BenchError, PlanError
-from nanoserve_bench.protocol import Description, Divergence, Launch, Trial, Triage
+from nanoserve_bench.errors import PlanError
+from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
 from nanoserve_bench.records import Shape, SystemRun
 
 GROUP = "nanoserve_bench.systems"
@@ -41,6 +41,7 @@ class System(ABC):
         distribution: The distribution whose version is the system's.
         variant_of: The system that it is but for a setting whose cost is to be measured; the two
             are compared as one system with itself.
+        triages: Whether it can judge an output that differs from its own.
     """
 
     summary: ClassVar[str]
@@ -49,6 +50,7 @@ class System(ABC):
     requires: ClassVar[tuple[str, ...]] = ()
     distribution: ClassVar[str]
     variant_of: ClassVar[str | None] = None
+    triages: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, launch: Launch) -> None:
@@ -63,8 +65,8 @@ class System(ABC):
         """Run every prompt of the trial to its end."""
 
     def triage(self, divergence: Divergence) -> Triage:
-        """Judge an output that differs from this system's own, by teacher forcing."""
-        raise BenchError(f"{type(self).__name__} cannot look into {divergence}")
+        """Judge an output that differs from this system's own; asked for where it `triages`."""
+        raise NotImplementedError(divergence)
 
     @classmethod
     def version(cls) -> str:

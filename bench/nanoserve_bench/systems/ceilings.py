@@ -24,40 +24,38 @@ _SIDE_OF_A_CARD = 8192
 def measure(*, device: str, dtype: str, buffer_bytes: int) -> Ceilings:
     """Measure both ceilings.
 
-    Reading does not depend on the dtype: a buffer is read as 32-bit words, by a sum and by a dot
-    product, of which the faster counts. A product of two n x n matrices is 2 n^3 operations.
-
     Args:
         device: Torch device name.
-        dtype: Dtype of the matrices.
+        dtype: Dtype of the matrices; what is read does not depend on it.
         buffer_bytes: Size of the buffer, in bytes.
     """
-    words = torch.ones(max(1, buffer_bytes // 4), dtype=torch.float32, device=device)
-    read_s = min(
-        _best_s(lambda: words.sum(), device), _best_s(lambda: torch.dot(words, words), device)
+    return Ceilings(
+        read_bytes_per_s=_read_rate(device, buffer_bytes),
+        matmul_flop_per_s=_multiply_rate(device, dtype),
     )
-    read_bytes = words.numel() * 4
-    del words
+
+
+def _read_rate(device: str, buffer_bytes: int) -> float:
+    """Bytes per second at which 32-bit words are read: by a sum or a dot product, the faster."""
+    words = torch.ones(max(1, buffer_bytes // 4), dtype=torch.float32, device=device)
+    best_s = min(_best_s(words.sum, device), _best_s(lambda: torch.dot(words, words), device))
+    return words.numel() * 4 / best_s
+
+
+def _multiply_rate(device: str, dtype: str) -> float:
+    """Operations per second of a product of two n x n matrices, which is 2 n^3 of them."""
     side = _SIDE.get(device.partition(":")[0], _SIDE_OF_A_CARD)
     matrix = torch.full((side, side), 0.5, dtype=getattr(torch, dtype), device=device)
-    product_s = _best_s(lambda: matrix @ matrix, device)
-    return Ceilings(
-        read_bytes_per_s=read_bytes / read_s, matmul_flop_per_s=2 * side**3 / product_s
-    )
+    return 2 * side**3 / _best_s(lambda: matrix @ matrix, device)
 
 
 def _best_s(run: Callable[[], object], device: str) -> float:
     run()  # the first call pays for threads, pages and kernels
     synchronise(device)
-    best_ns, spent_ns = None, 0
-    for _ in range(REPETITIONS):
+    times_ns: list[int] = []
+    while len(times_ns) < REPETITIONS and sum(times_ns) < _LONGEST_S * 1e9:
         start_ns = time.perf_counter_ns()
         run()
         synchronise(device)
-        took_ns = max(1, time.perf_counter_ns() - start_ns)
-        spent_ns += took_ns
-        best_ns = took_ns if best_ns is None else min(best_ns, took_ns)
-        if spent_ns > _LONGEST_S * 1e9:
-            break
-    assert best_ns is not None
-    return best_ns / 1e9
+        times_ns.append(max(1, time.perf_counter_ns() - start_ns))
+    return min(times_ns) / 1e9

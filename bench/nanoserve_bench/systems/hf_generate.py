@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from nanoserve_bench.models import tokenizer_digest
-from nanoserve_bench.protocol import Description, Divergence, Launch, Trial, Triage
+from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.runners import run_serial
 from nanoserve_bench.systems import System
@@ -20,6 +20,7 @@ class HfGenerate(System):
     stamps: ClassVar[tuple[str, ...]] = ("holds", "first_token", "tokens")
     requires = ("torch", "transformers", "nanoserve")
     distribution = "transformers"
+    triages = True
 
     def __init__(self, launch: Launch) -> None:
         # torch and transformers, which the sweep does not import to plan.
@@ -60,8 +61,8 @@ class HfGenerate(System):
 
     def _describe(self) -> Description:
         import torch  # noqa: PLC0415
-        from nanoserve.models.digest import weights_digest  # noqa: PLC0415
 
+        from nanoserve.models.digest import weights_digest  # noqa: PLC0415
         from nanoserve_bench.systems import hf_model, torch_facts  # noqa: PLC0415
 
         launch, model = self._launch, self._model

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor, PreTrainedModel
+from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from nanoserve_bench.runners import Generate, Generated
 from nanoserve_bench.systems.torch_facts import synchronise
@@ -15,20 +15,20 @@ from nanoserve_bench.systems.torch_facts import synchronise
 HEAD, TABLE = "lm_head.weight", "model.embed_tokens.weight"
 
 
-def load_model(folder: str, *, device: str, dtype: str) -> PreTrainedModel:
+def load_model(folder: str, *, device: str, dtype: str) -> Any:
     """Load a folder's causal language model, ready to generate.
 
     Its own generation config is put away: whatever it asks for (sampling, penalties, an EOS to
     stop at) would be filled into every call.
     """
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+    model: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=getattr(torch, dtype),
         attn_implementation="sdpa",
         local_files_only=True,
     )
-    model.generation_config = GenerationConfig()
-    return model.eval().to(device)  # type: ignore[arg-type]
+    model.generation_config = GenerationConfig()  # type: ignore[no-untyped-call]
+    return model.eval().to(device)
 
 
 class _Stamp(LogitsProcessor):
@@ -43,7 +43,11 @@ class _Stamp(LogitsProcessor):
         self.clock = clock
         self.stamps_ns: list[int] = []
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.Tensor) -> torch.Tensor:
+    def __call__(
+        self,
+        input_ids: torch.LongTensor,  # noqa: ARG002 - the interface's
+        scores: torch.Tensor,
+    ) -> torch.Tensor:
         """Stamp, and return the scores as they came."""
         synchronise(self.device)
         self.stamps_ns.append(self.clock())

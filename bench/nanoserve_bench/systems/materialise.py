@@ -13,7 +13,6 @@ from pathlib import Path
 import torch
 from gguf import GGUFReader
 from huggingface_hub import snapshot_download
-from nanoserve.models.synthetic import SyntheticCheckpoint
 from safetensors.torch import save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -22,6 +21,8 @@ from transformers import (
     LlamaConfig,
     PretrainedConfig,
 )
+
+from nanoserve.models.synthetic import SyntheticCheckpoint
 
 _UNCLEAN = ("quantization_config", "_name_or_path", "transformers_version", "dtype", "torch_dtype")
 """What a loader leaves in a config, and a model in plain float32 must not claim."""

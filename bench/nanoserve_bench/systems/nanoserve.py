@@ -77,7 +77,6 @@ class Nanoserve(System):
 
     def _describe(self) -> Description:
         from nanoserve import Engine  # noqa: PLC0415
-
         from nanoserve_bench.systems import torch_facts  # noqa: PLC0415
 
         launch, engine = self._launch, Engine(self._config, runner=self._runner).describe()

@@ -23,7 +23,7 @@ def _devices() -> Iterator[tuple[str, str | None, str | None]]:
     yield "cpu", device_name("cpu"), None
     yield from _cuda()
     yield _one("mps", built=torch.backends.mps.is_built(), seen=torch.backends.mps.is_available())
-    yield _one("xpu", built=hasattr(torch, "xpu"), seen=torch.xpu.is_available())
+    yield _one("xpu", built=torch.version.xpu is not None, seen=torch.xpu.is_available())
 
 
 def _cuda() -> Iterator[tuple[str, str | None, str | None]]:
@@ -58,7 +58,8 @@ def _facts() -> Iterator[tuple[str, str | int | None, str]]:
     yield "torch_build", str(torch.__version__), ""
     yield "torch_blas", settings.get("Build settings: BLAS_INFO", settings.get("BLAS_INFO")), ""
     yield "torch_cpu_capability", torch.backends.cpu.get_cpu_capability(), ""
-    yield "torch_mkldnn", "on" if torch.backends.mkldnn.is_available() else "off", ""
+    onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    yield "torch_onednn", "on" if onednn else "off", ""
     yield "torch_cuda", torch.version.cuda, ""
     if not torch.cuda.is_available():
         return

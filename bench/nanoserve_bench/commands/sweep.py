@@ -1,0 +1,316 @@
+"""`nanoserve-bench sweep`: plan, run or resume, judge."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.block import Study
+from nanoserve_bench.estimate import Costs, estimate
+from nanoserve_bench.models import DEFAULT_MODEL, materialise
+from nanoserve_bench.plan import AcknowledgedRefusal, Fact
+from nanoserve_bench.planning import (
+    DEFAULT_ARMS,
+    DEFAULT_BLOCKS,
+    QUICK_BLOCKS,
+    Choices,
+    build_plan,
+)
+from nanoserve_bench.progress import BarProgress, PlainProgress, duration
+from nanoserve_bench.results import MANIFEST
+from nanoserve_bench.soundness.judge import judge_path
+from nanoserve_bench.standings import print_standings
+from nanoserve_bench.sweep import Sweep, now, stored
+from nanoserve_bench.systems import find
+from nanoserve_bench.workload import WORKLOADS, PromptBook
+
+EXIT_REFUSED = 1
+
+_EPILOG = """
+\b
+Examples
+  nanoserve-bench sweep                    the default study: about six minutes on two cores
+  nanoserve-bench sweep --quick            two blocks, to see that everything works
+  nanoserve-bench sweep --dry-run --full   what would run, and for how long
+  nanoserve-bench sweep --device cpu --arm hf-generate --arm mine=my-engine
+
+\b
+Exit codes
+  0  everything measured is sound     2    the sweep could not be started
+  1  the gate refused something       3    a worker failed
+                                      130  interrupted; start it again to go on
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option(
+    "--model",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="smollm2-135m, a .gguf file, a model folder, a Hugging Face id, or synthetic:<config>.",
+)
+@click.option(
+    "--arm",
+    "arms",
+    multiple=True,
+    metavar="[NAME=]SYSTEM",
+    help="A system that takes part, under a name of its own; give several. The first is the "
+    f"baseline of all ratios. [default: {', '.join(DEFAULT_ARMS)}]",
+)
+@click.option(
+    "--workload",
+    "workloads",
+    multiple=True,
+    type=click.Choice(list(WORKLOADS)),
+    help="What is run; give several. [default: day44]",
+)
+@click.option(
+    "--slots",
+    type=int,
+    multiple=True,
+    help="Slots of the concurrent systems; give several. [default: the workload's own]",
+)
+@click.option(
+    "--device",
+    "wanted",
+    multiple=True,
+    help="cpu, cuda:0, mps, xpu; give several. [default: every one that works]",
+)
+@click.option(
+    "--dtype",
+    "dtypes",
+    multiple=True,
+    type=click.Choice(["float32", "bfloat16"]),
+    help="Weights and activations; give several. [default: float32]",
+)
+@click.option(
+    "--blocks",
+    type=click.IntRange(min=1),
+    help=f"Blocks that always run; each runs every cell once. [default: {DEFAULT_BLOCKS}]",
+)
+@click.option(
+    "--most-blocks",
+    type=click.IntRange(min=1),
+    help="Go on to at most this many blocks until --target is met. [default: the same as --blocks]",
+)
+@click.option(
+    "--target",
+    type=float,
+    help="Half-width of the speedups' intervals, relative to them, that is narrow enough: 0.02.",
+)
+@click.option("--full", is_flag=True, help="Both workloads: day44 and day44x32.")
+@click.option(
+    "--quick",
+    is_flag=True,
+    help=f"{QUICK_BLOCKS} blocks, for a look. The gate refuses verdicts from so few.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=1),
+    help="Compute threads of every worker. [default: the physical cores]",
+)
+@click.option("--seed", type=int, default=44, show_default=True, help="Of prompts and orders.")
+@click.option(
+    "--acknowledge",
+    nargs=3,
+    multiple=True,
+    metavar="CELL RULE REASON",
+    help="Expect a refusal, declared now: it stays a hole, and is no failure.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("bench/results"),
+    show_default=True,
+    help="Folder for result folders.",
+)
+@click.option(
+    "--run-id",
+    help="Name of the result folder. One that exists and is unfinished goes on where it stopped. "
+    "[default: date, device, workload and revision]",
+)
+@click.option("--dry-run", is_flag=True, help="Print the plan and how long it takes; run nothing.")
+def sweep(
+    *,
+    model: str,
+    arms: tuple[str, ...],
+    workloads: tuple[str, ...],
+    slots: tuple[int, ...],
+    wanted: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    blocks: int | None,
+    most_blocks: int | None,
+    target: float | None,
+    full: bool,
+    quick: bool,
+    threads: int | None,
+    seed: int,
+    acknowledge: tuple[tuple[str, str, str], ...],
+    out: Path,
+    run_id: str | None,
+    dry_run: bool,
+) -> None:
+    """Measure systems against each other, and judge what came out.
+
+    A sweep runs blocks. Every block launches a worker process per system afresh, and runs every
+    cell (a system on a device, in a dtype, with so many slots, on a workload) once, in an order
+    of its own and with prompts of its own. The first block is as good as any other: nothing is
+    thrown away, and the plan is written down before the first trial.
+
+    Leave the machine alone while it runs. Stop it whenever you like: the same command goes on
+    where it stopped, on the same code and machine.
+    """
+    console = Console()
+    least = blocks or (QUICK_BLOCKS if quick else DEFAULT_BLOCKS)
+    choices = Choices(
+        arms=arms or DEFAULT_ARMS,
+        workloads=tuple(WORKLOADS) if full else workloads or ("day44",),
+        slots=slots,
+        dtypes=dtypes or ("float32",),
+        least_blocks=least,
+        most_blocks=most_blocks or least,
+        target=target,
+        seed=seed,
+        acknowledged=tuple(
+            AcknowledgedRefusal(cell=cell, rule=rule, reason=reason)
+            for cell, rule, reason in acknowledge
+        ),
+    )
+    prepared = _prepare(
+        model=model, choices=choices, wanted=wanted, threads=threads, out=out, run_id=run_id
+    )
+    if dry_run:
+        _print_plan(prepared, console)
+        return
+    _run(prepared, console)
+    verdict = judge_path(prepared.folder)
+    print_standings(verdict, console)
+    for finding in verdict.unacknowledged:
+        console.print(str(finding), markup=False, highlight=False, soft_wrap=True)
+    console.print(f"results: {prepared.folder}", markup=False, highlight=False, soft_wrap=True)
+    if not verdict.ok:
+        sys.exit(EXIT_REFUSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """A sweep that is ready to be started."""
+
+    study: Study
+    folder: Path
+    facts: tuple[Fact, ...]
+    costs: Costs
+
+
+def _prepare(
+    *,
+    model: str,
+    choices: Choices,
+    wanted: tuple[str, ...],
+    threads: int | None,
+    out: Path,
+    run_id: str | None,
+) -> _Prepared:
+    probe = devices.probe()
+    measured, skipped = devices.choose(probe.devices, wanted)
+    code = revision.current()
+    folder = materialise(model)
+    threads = threads or environment.usable_cores()
+    machine = environment.fingerprint(probe.accelerators)
+    stem = f"{datetime.now(UTC):%Y%m%d}-{'-'.join(_words(choices, measured))}-{code.short}"
+    run_id = run_id or _free_run_id(stem, out)
+    plan = build_plan(
+        choices,
+        run_id=run_id,
+        created_at=now(),
+        model=folder.name,
+        devices=measured,
+        skipped_devices=skipped,
+        revision=code.commit,
+        dirty=code.dirty,
+        find_system=find,
+    )
+    book = PromptBook(seed=plan.seed, workloads=plan.workloads, vocabulary=folder.vocabulary)
+    return _Prepared(
+        study=Study(plan=plan, model=folder, machine=machine, threads=threads, prompts=book),
+        folder=out / run_id,
+        facts=(
+            *environment.facts(threads=threads),
+            *probe.facts,
+            Fact(name="git_commit", value=code.commit),
+            Fact(name="git_dirty", value=code.dirty),
+            Fact(name="sources", value=code.sources),
+            Fact(name="constraints", value=code.constraints),
+            Fact(name="model_source", value=folder.source),
+        ),
+        costs=estimate(plan, weight_bytes=folder.weight_bytes, earlier=out),
+    )
+
+
+def _words(choices: Choices, measured: tuple[str, ...]) -> list[str]:
+    """What tells one run id from another: devices and workloads."""
+    kinds = dict.fromkeys(device.partition(":")[0] for device in measured)
+    full = len(choices.workloads) == len(WORKLOADS)
+    return [*kinds, "full" if full else "-".join(choices.workloads)]
+
+
+def _free_run_id(stem: str, out: Path) -> str:
+    """The first of `stem`, `stem-2`, ... that is not a finished run."""
+    for number in itertools.count(1):
+        run_id = stem if number == 1 else f"{stem}-{number}"
+        if not (out / run_id / MANIFEST).is_file() or not stored(out / run_id)[1].complete:
+            return run_id
+    raise AssertionError("unreachable")
+
+
+def _run(prepared: _Prepared, console: Console) -> None:
+    plan, costs = prepared.study.plan, prepared.costs
+    total_s = plan.blocks.most * costs.block_s(plan)
+    console.print(
+        f"{plan.run_id}: {len(plan.cells)} cells, {plan.blocks.most} blocks, about "
+        f"{duration(total_s)} in all",
+        highlight=False,
+    )
+    kind = BarProgress if console.is_terminal else PlainProgress
+    with kind(console, costs, total_s=total_s) as progress:
+        Sweep(prepared.study, prepared.folder, facts=prepared.facts, progress=progress).run()
+
+
+def _print_plan(prepared: _Prepared, console: Console) -> None:
+    """What would run, cell by cell."""
+    plan, costs = prepared.study.plan, prepared.costs
+    table = Table(box=None, pad_edge=False, title=plan.run_id, title_justify="left")
+    for title in ("cell", "system", "requests x tokens"):
+        table.add_column(title, overflow="fold")
+    table.add_column("seconds a trial", justify="right")
+    workloads = {workload.name: workload for workload in plan.workloads}
+    for cell in plan.cells:
+        workload = workloads[cell.workload]
+        known = "" if cell.id in costs.measured else "~"
+        table.add_row(
+            cell.id,
+            cell.system,
+            f"{workload.requests} x {workload.new_tokens}",
+            f"{known}{costs.cells_s[cell.id]:.1f}",
+        )
+    console.print(table)
+    for device in plan.skipped_devices:
+        console.print(f"skipped: {device.device} ({device.reason})", highlight=False)
+    block_s = costs.block_s(plan)
+    console.print(
+        f"{plan.blocks.least} to {plan.blocks.most} blocks of about {duration(block_s)}, and at "
+        f"most {plan.blocks.most_reruns} contended ones again: about "
+        f"{duration(plan.blocks.most * block_s)} in all",
+        highlight=False,
+    )
+    console.print(
+        "~ is a rough guess; without it, an earlier run measured it", highlight=False, style="dim"
+    )

@@ -1,0 +1,31 @@
+"""`nanoserve-bench systems`."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nanoserve_bench.systems import Found, find_all
+
+
+@click.command()
+def systems() -> None:
+    """List the systems that a sweep can run here, and why the others cannot.
+
+    Systems come from the entry-point group nanoserve_bench.systems of whatever is installed.
+    """
+    table = Table(box=None, pad_edge=False)
+    for title in ("system", "version", "shape", "stamps", "what"):
+        table.add_column(title, overflow="fold")
+    for found in find_all().values():
+        table.add_row(*_row(found))
+    Console().print(table)
+
+
+def _row(found: Found) -> tuple[str, ...]:
+    if found.system is None or found.problem:
+        return found.name, found.version or "", "", "", f"cannot run: {found.problem}"
+    system = found.system
+    stamps = " ".join(system.stamps)
+    return found.name, found.version or "", system.shape.value, stamps, system.summary

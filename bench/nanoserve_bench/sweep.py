@@ -1,0 +1,287 @@
+"""The sweep: block after block into a results folder, stopped and resumed at any moment.
+
+The folder is the state. A start opens it (or makes it), runs the next block that the plan asks
+for, writes it, and looks again; whatever ends a start, the next one goes on behind the last
+complete block, on the same code and machine or not at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import shutil
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fractions import Fraction
+from pathlib import Path
+from types import FrameType
+from typing import TypeVar
+
+from nanoserve_bench import documents
+from nanoserve_bench.block import BlockRun, Study
+from nanoserve_bench.contention import contention
+from nanoserve_bench.errors import BenchError, PlanError
+from nanoserve_bench.faults import shorten
+from nanoserve_bench.plan import Fact, Manifest, Plan, Start
+from nanoserve_bench.progress import Progress
+from nanoserve_bench.results import MANIFEST, PLAN, ResultSet, read
+from nanoserve_bench.runs import TrialKey, assemble, measured_blocks
+from nanoserve_bench.schema import TrialRow
+from nanoserve_bench.statistics import estimate
+from nanoserve_bench.summary import summarise
+from nanoserve_bench.writer import ResultsWriter
+
+T = TypeVar("T")
+
+SAME_FACTS = ("sources", "threads", "model_source")
+"""Facts that a sweep must find again to go on; the rest may change (a kernel update may not
+matter, and is recorded)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NextBlock:
+    """The block to run next; `replaces` is the contended block that it runs again."""
+
+    number: int
+    replaces: int | None
+
+
+def next_block(plan: Plan, trials: Sequence[TrialRow], *, narrow_enough: bool) -> NextBlock | None:
+    """What the declared stopping rule asks for; None when the sweep is done.
+
+    First the least number of blocks. Then every contended block is run again, within the limit.
+    Then further blocks, until the intervals are narrow enough or there are the most.
+    """
+    replaced_by = {trial.block: trial.replaces for trial in trials}
+    fresh = sum(replaces is None for replaces in replaced_by.values())
+    number = len(replaced_by)
+    if fresh < plan.blocks.least:
+        return NextBlock(number=number, replaces=None)
+    replaced = set(replaced_by.values())
+    contended = sorted(
+        block
+        for block in replaced_by
+        if block not in replaced and contended_by(trials, block) is not None
+    )
+    if contended and number - fresh < plan.blocks.most_reruns:
+        return NextBlock(number=number, replaces=contended[0])
+    if fresh < plan.blocks.most and not narrow_enough:
+        return NextBlock(number=number, replaces=None)
+    return None
+
+
+def contended_by(trials: Iterable[TrialRow], block: int) -> str | None:
+    """What disturbed a measured trial of a block; None where nothing did."""
+    for trial in trials:
+        if trial.block == block and not trial.warmup:
+            reason = contention(trial)
+            if reason is not None:
+                return f"{trial.cell}: {reason}"
+    return None
+
+
+def headline_half_width(results: ResultSet) -> float | None:
+    """The widest relative half-width among the speedups over rivals; None before two blocks."""
+    blocks = measured_blocks(results)
+    if len(blocks) < 2:
+        return None
+    runs = assemble(results)
+
+    def speed(block: int, cell: str) -> Fraction:
+        return runs[TrialKey(block, cell, warmup=False)].throughput
+
+    widths = [
+        estimate(
+            speed(block, planned.candidate) / speed(block, planned.baseline) for block in blocks
+        ).relative_half_width
+        for planned in results.plan.comparisons
+        if planned.kind == "rival"
+    ]
+    return max(widths, default=None)
+
+
+class Sweep:
+    """A plan and the folder that it fills."""
+
+    def __init__(
+        self, study: Study, folder: Path, *, facts: tuple[Fact, ...], progress: Progress
+    ) -> None:
+        self._study = study
+        self._folder = folder
+        self._facts = facts
+        self._progress = progress
+
+    def run(self) -> None:
+        """Run every block that is missing, and close the study.
+
+        Raises:
+            PlanError: The folder belongs to another plan, code or machine.
+            WorkerError: A worker failed. What was complete is kept.
+            KeyboardInterrupt: Likewise.
+        """
+        if not (self._folder / MANIFEST).is_file():
+            self._create()
+        with exclusive(self._folder / PLAN):
+            self._refuse_other_start()
+            writer = ResultsWriter.resume(self._folder)
+            if writer.manifest.complete:
+                return
+            self._enter_start(writer)
+            try:
+                self._run_blocks(writer)
+            except KeyboardInterrupt:
+                writer.record_outcome("interrupted")
+                raise
+            except BenchError as error:
+                writer.record_outcome(f"failed: {str(error).splitlines()[0]}")
+                raise
+
+    def _run_blocks(self, writer: ResultsWriter) -> None:
+        plan = self._study.plan
+        while True:
+            results = read(self._folder, require_complete=False)
+            chosen = next_block(plan, results.trials, narrow_enough=self._narrow_enough(results))
+            if chosen is None:
+                with no_interrupt():
+                    writer.finish(summarise(results))
+                return
+            self._progress.start_block(chosen.number, plan.blocks.most, chosen.replaces)
+            rows = BlockRun(
+                self._study, chosen.number, replaces=chosen.replaces, progress=self._progress
+            ).run()
+            with no_interrupt():
+                writer.write_block(rows)
+            self._progress.finish_block(chosen.number, contended_by(rows.trials, chosen.number))
+
+    def _narrow_enough(self, results: ResultSet) -> bool:
+        target = results.plan.blocks.target_half_width
+        if target is None:
+            return False
+        width = headline_half_width(results)
+        return width is not None and width <= target
+
+    def _enter_start(self, writer: ResultsWriter) -> None:
+        plan = self._study.plan
+        writer.record_start(
+            Start(
+                started_at=now(),
+                revision=plan.revision,
+                dirty=plan.dirty,
+                machine=self._study.machine,
+                first_block=writer.manifest.blocks_done,
+                outcome="running",
+            )
+        )
+
+    def _refuse_other_start(self) -> None:
+        plan, manifest = stored(self._folder)
+        problems = [
+            *plan_differences(plan, self._study.plan),
+            *machine_differences(manifest, self._study.machine, self._facts),
+        ]
+        if problems:
+            raise PlanError(
+                f"{self._folder} was started otherwise and cannot go on like this:\n  "
+                + "\n  ".join(problems)
+                + "\nGive back what it was started with, or choose another --run-id."
+            )
+
+    def _create(self) -> None:
+        """Make the folder under another name first: a kill in between leaves no half of one."""
+        temporary = self._folder.with_name(f".{self._folder.name}.new")
+        shutil.rmtree(temporary, ignore_errors=True)
+        ResultsWriter.create(
+            temporary, self._study.plan, machine=self._study.machine, facts=self._facts
+        )
+        try:
+            temporary.rename(self._folder)
+        except OSError as error:
+            shutil.rmtree(temporary, ignore_errors=True)
+            raise PlanError(f"{self._folder} is in the way: {error}") from error
+
+
+def stored(folder: Path) -> tuple[Plan, Manifest]:
+    """Plan and manifest of a folder that may have been cut off.
+
+    Raises:
+        PlanError: One of them is missing or damaged.
+    """
+    plan, manifest = _document(Plan, folder / PLAN), _document(Manifest, folder / MANIFEST)
+    return plan, manifest
+
+
+def _document(record_type: type[T], path: Path) -> T:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlanError(f"{path} cannot be read: {error}") from error
+    record = documents.decode(record_type, text, path.name)
+    if isinstance(record, Sequence):
+        raise PlanError(f"{path} is damaged: {'; '.join(map(str, record))}")
+    return record
+
+
+def plan_differences(stored_plan: Plan, plan: Plan) -> Iterator[str]:
+    """Where two plans differ, but for the time at which they were made."""
+    for field in dataclasses.fields(Plan):
+        before, now_ = getattr(stored_plan, field.name), getattr(plan, field.name)
+        if field.name != "created_at" and before != now_:
+            yield f"{field.name}: {shorten(str(before))}, now {shorten(str(now_))}"
+
+
+def machine_differences(manifest: Manifest, machine: str, facts: Sequence[Fact]) -> Iterator[str]:
+    """Where machine, code or model differ from those that a folder was started on."""
+    if manifest.machine != machine:
+        yield f"machine: {manifest.machine}, now {machine}"
+    before = {fact.name: fact.value for fact in manifest.facts}
+    for fact in facts:
+        if fact.name in SAME_FACTS and before.get(fact.name) != fact.value:
+            yield f"{fact.name}: {before.get(fact.name)}, now {fact.value}"
+
+
+def now() -> str:
+    """The time in UTC, as it stands in the files."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+@contextlib.contextmanager
+def exclusive(path: Path) -> Iterator[None]:
+    """Hold a folder for one sweep at a time, where the system can lock files.
+
+    Raises:
+        PlanError: Another process holds it.
+    """
+    try:
+        import fcntl  # noqa: PLC0415 - the module does not exist on Windows
+    except ImportError:
+        yield
+        return
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise PlanError(f"another sweep is running in {path.parent}") from error
+        yield
+
+
+@contextlib.contextmanager
+def no_interrupt() -> Iterator[None]:
+    """Put Ctrl-C off until files and manifest agree again."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if pressed:
+        raise KeyboardInterrupt
