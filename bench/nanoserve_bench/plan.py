@@ -139,7 +139,8 @@ class Start:
     """One start of the plan: what the ledger keeps so that no sweep is tried until it pleases.
 
     `outcome` is `running`, `completed`, `interrupted` or `failed: <why>`; a start found `running`
-    by a later start was killed, and is recorded as `interrupted`.
+    by a later start was killed, and is recorded as `interrupted`. `plan_sha256` is the digest of
+    `plan.json` as this start found it, which the writer fills in: the plan of the first trial.
     """
 
     started_at: str
@@ -148,6 +149,7 @@ class Start:
     machine: str
     first_block: int
     outcome: str
+    plan_sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

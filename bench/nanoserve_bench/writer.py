@@ -137,7 +137,11 @@ class ResultsWriter:
         self._commit(blocks_done=self.manifest.blocks_done + 1)
 
     def record_start(self, start: Start) -> None:
-        """Enter a start into the ledger; an earlier one still `running` was interrupted."""
+        """Enter a start into the ledger, with the digest of the plan that it found.
+
+        An earlier start that is still `running` was interrupted.
+        """
+        start = dataclasses.replace(start, plan_sha256=self._hashes[PLAN].hexdigest())
         earlier = tuple(
             dataclasses.replace(entry, outcome="interrupted")
             if entry.outcome == "running"

@@ -1,0 +1,1 @@
+"""The rules, one subject per module; `catalogue.py` lists them."""

@@ -1,0 +1,134 @@
+"""Whether two runs had the same conditions. What is unknown on a side cannot be verified."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nanoserve_bench.records import Settings, SystemRun
+from nanoserve_bench.soundness.rule import Flaw, PairRule
+
+
+def _same(baseline: SystemRun, candidate: SystemRun, *names: str) -> Iterator[Flaw]:
+    for name in names:
+        label = name.replace("_", " ")
+        below, above = _known(baseline.settings, name), _known(candidate.settings, name)
+        if below is None or above is None:
+            side = " and ".join(
+                side for side, value in (("baseline", below), ("candidate", above)) if value is None
+            )
+            yield Flaw(
+                f"the {label} of the {side} is unknown, and what is unknown cannot be verified",
+                evidence=f"baseline {below}, candidate {above}",
+            )
+        elif below != above:
+            yield Flaw(
+                f"the {label} differs: {above} in the candidate, {below} in the baseline",
+                evidence=f"baseline {below}, candidate {above}",
+            )
+
+
+def _known(settings: Settings, name: str) -> str | int | None:
+    value: str | int | None = getattr(settings, name)
+    return None if value in {"", "unknown"} else value
+
+
+def _weights(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
+    below, above = baseline.settings.weights, candidate.settings.weights
+    if below and above and below != above and baseline.system != candidate.system:
+        forms = [value.partition(":") for value in (below, above)]
+        if any(kind not in {"sha256", "declared"} or not what for kind, _, what in forms):
+            yield Flaw(
+                "the weights are named by neither a digest nor a declaration",
+                evidence=f"baseline {below}, candidate {above}",
+            )
+        elif all(kind == "sha256" for kind, _, _ in forms):
+            yield from _same(baseline, candidate, "weights")
+        return  # a converted form has no canonical tensors; its tokens must agree all the same
+    yield from _same(baseline, candidate, "weights")
+
+
+WEIGHTS = PairRule(
+    code="PAIR006",
+    name="same-weights",
+    sentence="Both sides ran the same weights: equal digests, or a declared conversion of a rival.",
+    rationale=(
+        "Quantised weights are smaller and faster, and are another model. A rival that needs its "
+        "own file format has no canonical tensors to digest and declares what it converted; that "
+        "the conversion is faithful is shown by its tokens. One system against itself has no such "
+        "excuse."
+    ),
+    remedy="Load the same tensors on both sides, and let the worker digest what it loaded.",
+    check=_weights,
+    file="systems.csv",
+)
+PRECISION = PairRule(
+    code="PAIR007",
+    name="same-precision",
+    sentence="Both sides ran in the same dtype, with the same precision inside matrix products.",
+    rationale="TF32 on one side is three times the arithmetic rate, and still calls itself float32.",
+    remedy="Set dtype and float32 matrix precision explicitly on both sides.",
+    check=lambda one, two: _same(one, two, "dtype", "matmul_precision"),
+    file="systems.csv",
+)
+THREADS = PairRule(
+    code="PAIR008",
+    name="same-threads",
+    sentence="Both sides ran with the same number of compute threads.",
+    rationale="A baseline on one thread is half a baseline.",
+    remedy="Set the thread count explicitly on both sides.",
+    check=lambda one, two: _same(one, two, "threads"),
+    file="systems.csv",
+)
+DECODING = PairRule(
+    code="PAIR009",
+    name="same-decoding",
+    sentence="Both sides decoded under the same settings, EOS included.",
+    rationale="Sampling, an EOS that ends one side early, or a missing KV cache is other work.",
+    remedy="Give both sides the decoding of the plan.",
+    check=lambda one, two: _same(one, two, "decoding"),
+    file="systems.csv",
+)
+
+
+def _cache(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
+    yield from _same(baseline, candidate, "cache")
+    below, above = (
+        sum(record.cached_tokens or 0 for record in run.records) for run in (baseline, candidate)
+    )
+    if bool(below) != bool(above):
+        yield Flaw(
+            f"only one side answered from a warm prefix cache: {above} cached tokens in the "
+            f"candidate, {below} in the baseline"
+        )
+
+
+CACHE = PairRule(
+    code="PAIR010",
+    name="same-cache",
+    sentence="The prefix cache was off on both sides, or on and in the same state.",
+    rationale=(
+        "Several engines cache prompts by default. On one side only, it turns prefills into "
+        "look-ups; a blank where the state should stand is not an off."
+    ),
+    remedy="Switch the prefix cache off on both sides, and let the system report its state.",
+    check=_cache,
+    file="systems.csv",
+)
+MACHINE = PairRule(
+    code="PAIR011",
+    name="same-machine",
+    sentence="Both sides ran on the same machine and the same device.",
+    rationale="Otherwise the ratio is one of machines.",
+    remedy="Measure both sides in one sweep.",
+    check=lambda one, two: _same(one, two, "machine", "device"),
+    file="systems.csv",
+)
+TOKENIZER = PairRule(
+    code="PAIR012",
+    name="same-tokenizer",
+    sentence="Both sides used the same tokenizer, or none.",
+    rationale="Prompts are ids here; a side that decodes text as well does more work.",
+    remedy="Hand over token ids, and let the worker digest the tokenizer that it loaded.",
+    check=lambda one, two: _same(one, two, "tokenizer"),
+    file="systems.csv",
+)

@@ -1,0 +1,101 @@
+"""Whether everything that was declared is there, and the plan is one that can be kept."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from nanoserve_bench.plan import Plan
+from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.rule import Inspection, StudyRule
+
+KINDS = frozenset({"rival", "revision", "self"})
+
+
+def _cells(evidence: Evidence, inspection: Inspection) -> None:
+    for message, column in _plan_flaws(evidence.plan):
+        inspection.refuse_study(message, file="plan.json", column=column)
+    blocks = sorted({trial.block for trial in evidence.trials})
+    if blocks != list(range(len(blocks))) or len(blocks) != evidence.results.manifest.blocks_done:
+        inspection.refuse_study(
+            f"trials.csv has the blocks {blocks}, and the manifest says that "
+            f"{evidence.results.manifest.blocks_done} are done",
+            file="trials.csv",
+            column="block",
+        )
+    there = {(t.block, t.cell.id, t.row.warmup) for t in evidence.trials}
+    for cell in evidence.plan.cells:
+        inspection.saw(len(blocks))
+        missing = [block for block in blocks if (block, cell.id, False) not in there]
+        if missing or not blocks:
+            inspection.refuse_cell(
+                None,
+                cell.id,
+                cell.arm,
+                f"the plan declares it, and it is missing in block(s) "
+                f"{', '.join(map(str, missing)) or '(there is none)'}",
+            )
+        cold = [block for block in blocks if (block, cell.id, True) not in there]
+        if cold and len(cold) < len(blocks):
+            inspection.refuse_cell(
+                None,
+                cell.id,
+                cell.arm,
+                f"its warm-up is missing in block(s) {', '.join(map(str, cold))}: warm-ups are "
+                "kept",
+            )
+
+
+def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    cells = {cell.id for cell in plan.cells}
+    arms = {arm.name for arm in plan.arms}
+    workloads = {workload.name for workload in plan.workloads}
+    if not cells:
+        yield "the plan declares no cell", "cells"
+    for name, values in (
+        ("cells", [cell.id for cell in plan.cells]),
+        ("arms", [arm.name for arm in plan.arms]),
+        ("workloads", [workload.name for workload in plan.workloads]),
+        ("comparisons", [f"{c.candidate} against {c.baseline}" for c in plan.comparisons]),
+    ):
+        for value, count in Counter(values).items():
+            if count > 1:
+                yield f"the plan names {value} {count} times among its {name}", name
+    if plan.headline_baseline not in arms:
+        yield f"the headline baseline {plan.headline_baseline} is no arm", "headline_baseline"
+    for cell in plan.cells:
+        for what, value, known in (
+            ("arm", cell.arm, arms),
+            ("workload", cell.workload, workloads),
+            ("device", cell.device, set(plan.devices)),
+            ("dtype", cell.dtype, set(plan.dtypes)),
+        ):
+            if value not in known:
+                yield f"cell {cell.id} is of {what} {value}, which the plan does not list", "cells"
+        if cell.slots < 1:
+            yield f"cell {cell.id} has {cell.slots} slots", "cells"
+    for planned in plan.comparisons:
+        for cell_id in (planned.baseline, planned.candidate):
+            if cell_id not in cells:
+                yield f"a comparison names {cell_id}, which is no cell", "comparisons"
+        if planned.kind not in KINDS:
+            yield f"a comparison is of the unknown kind {planned.kind!r}", "comparisons"
+        if planned.baseline == planned.candidate:
+            yield f"{planned.baseline} is compared with its own rows", "comparisons"
+    blocks = plan.blocks
+    if not 1 <= blocks.least <= blocks.most or blocks.most_reruns < 0:
+        yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
+
+
+CELLS = StudyRule(
+    code="REP010",
+    name="declared-cells-present",
+    sentence="Every cell of the plan was measured in every block, and the plan can be kept.",
+    rationale=(
+        "A cell that failed and was left out, or a block that disappeared, makes the rest look "
+        "better than the study was. A plan that compares a cell with itself, or names what it does "
+        "not declare, promises nothing."
+    ),
+    remedy="Run the whole plan, or acknowledge the hole in the next one before it starts.",
+    check=_cells,
+)

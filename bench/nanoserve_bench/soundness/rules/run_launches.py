@@ -1,0 +1,108 @@
+"""Whether what was launched is what was planned, in every block."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict
+
+from nanoserve_bench.plan import Arm
+from nanoserve_bench.schema import SystemRow
+from nanoserve_bench.soundness.evidence import Evidence, Trial
+from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+
+
+def _as_planned(evidence: Evidence, inspection: Inspection) -> None:
+    arms = {arm.name: arm for arm in evidence.plan.arms}
+    sizes = {workload.name: workload.requests for workload in evidence.plan.workloads}
+    for trial in evidence.measured:
+        inspection.saw()
+        for column, planned, reported in _differences(trial, arms[trial.cell.arm], evidence):
+            inspection.refuse_trial(
+                trial,
+                Flaw(f"{column} is {reported!r} in the worker, and {planned!r} in the plan"),
+                file="systems.csv",
+            )
+        requests = sizes.get(trial.cell.workload)
+        if requests != len(trial.rows):
+            inspection.refuse_trial(
+                trial,
+                Flaw(
+                    f"it ran {len(trial.rows)} requests, and workload {trial.cell.workload} has "
+                    f"{requests}"
+                ),
+                file="trials.csv",
+            )
+
+
+def _differences(
+    trial: Trial, arm: Arm, evidence: Evidence
+) -> Iterator[tuple[str, object, object]]:
+    launch, cell = trial.launch, trial.cell
+    for column, planned, reported in (
+        ("arm", cell.arm, launch.arm),
+        ("block", trial.block, launch.block),
+        ("system", cell.system, launch.system),
+        ("system", arm.system, launch.system),
+        ("version", arm.version, launch.version),
+        ("device", cell.device, launch.device),
+        ("dtype", cell.dtype, launch.dtype),
+        ("decoding", evidence.plan.decoding, launch.decoding),
+    ):
+        if planned != reported:
+            yield column, planned, reported
+    if arm.revision is not None and arm.revision != launch.revision:
+        yield "revision", arm.revision, launch.revision
+
+
+AS_PLANNED = StudyRule(
+    code="RUN020",
+    name="launch-as-planned",
+    sentence="A trial ran in a worker of its arm and block, on the system, device, dtype, decoding "
+    "and workload of the plan.",
+    rationale=(
+        "What a worker reports about itself outweighs the name of the cell: rows of another arm, "
+        "another version, or a part of the requests are not the cell that was promised."
+    ),
+    remedy="Run what the plan says, or plan what you run.",
+    check=_as_planned,
+)
+
+_OWN = frozenset({"launch", "block"})
+
+
+def _constant(evidence: Evidence, inspection: Inspection) -> None:
+    first: dict[str, SystemRow] = {}
+    trials: dict[int, list[Trial]] = defaultdict(list)
+    for trial in evidence.measured:
+        trials[trial.row.launch].append(trial)
+    for row in evidence.results.systems:
+        if row.launch not in trials:
+            continue
+        inspection.saw()
+        reference = first.setdefault(row.arm, row)
+        was, now = asdict(reference), asdict(row)
+        for column in sorted(now.keys() - _OWN):
+            if now[column] != was[column]:
+                for trial in trials[row.launch]:
+                    inspection.refuse_trial(
+                        trial,
+                        Flaw(
+                            f"{column} is {now[column]!r} in block {row.block}, and was "
+                            f"{was[column]!r} in block {reference.block}"
+                        ),
+                        file="systems.csv",
+                    )
+
+
+CONSTANT = StudyRule(
+    code="RUN021",
+    name="arm-constant",
+    sentence="Every launch of an arm reports the same about itself in every block.",
+    rationale=(
+        "Blocks are averaged, so they must be of one thing. A sweep that was resumed with another "
+        "library, thread count or kernel is two half-sweeps."
+    ),
+    remedy="Measure all blocks in one environment.",
+    check=_constant,
+)

@@ -1,0 +1,172 @@
+"""Whether a run had the shape that it claims: one at a time, or rows that shared the slots."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from fractions import Fraction
+
+from nanoserve_bench.comparison import arrival_pattern
+from nanoserve_bench.records import Shape, SystemRun
+from nanoserve_bench.soundness.rule import Flaw, RunRule
+
+SERIAL_OCCUPANCY = Fraction(98, 100)
+"""Least batch occupancy of a serial run: below it the run idled between requests."""
+
+
+def _not_serial(run: SystemRun) -> str | None:
+    return None if run.shape is Shape.SERIAL else "no run is serial"
+
+
+def _serial_overlap(run: SystemRun) -> Iterator[Flaw]:
+    ordered = sorted(
+        (record for record in run.records if record.finished_ns is not None),
+        key=lambda record: record.arrival_ns,
+    )
+    for earlier, later in itertools.pairwise(ordered):
+        finished = earlier.finished_ns or 0
+        if later.arrival_ns < finished:
+            yield Flaw(
+                f"request {later.request} arrived {finished - later.arrival_ns} ns before request "
+                f"{earlier.request} had finished: a serial run works on one at a time",
+                request=later.request,
+                evidence=f"finished {finished}, next arrival {later.arrival_ns}",
+            )
+
+
+SERIAL_OVERLAP = RunRule(
+    code="RUN010",
+    name="serial-one-at-a-time",
+    sentence="In a serial run a request arrives only when the one before has finished.",
+    rationale=(
+        "A serial baseline stands for a caller who has no batching. If its requests overlap, its "
+        "times are those of something else."
+    ),
+    remedy="Hand over the next request after the last one has returned, or declare it concurrent.",
+    check=_serial_overlap,
+    exempt=_not_serial,
+)
+
+
+def _serial_idle(run: SystemRun) -> Iterator[Flaw]:
+    # A serial system that tells no holds serves a request all the time that it is in the system.
+    occupancy = run.system_occupancy if run.batch_occupancy is None else run.batch_occupancy
+    if occupancy < SERIAL_OCCUPANCY:
+        yield Flaw(
+            f"the only slot was held for {float(occupancy):.4f} of the wall, below "
+            f"{float(SERIAL_OCCUPANCY)}: the run idled between its requests",
+            evidence=f"served {run.served_ns} ns of {run.wall_ns} ns",
+        )
+
+
+SERIAL_IDLE = RunRule(
+    code="RUN011",
+    name="serial-not-idle",
+    sentence="A serial run holds its slot for at least 0.98 of its wall.",
+    rationale=(
+        "A baseline that sleeps between requests has the throughput of its sleep, and every "
+        "batching factor over it is inflated by as much. What a loop needs between two calls of "
+        "generate is far below two percent."
+    ),
+    remedy="Send the requests back to back; do other work before the first or after the last.",
+    check=_serial_idle,
+    exempt=_not_serial,
+)
+
+
+def _could_not_batch(run: SystemRun) -> str | None:
+    if run.shape is not Shape.CONCURRENT:
+        return "no run is concurrent"
+    if min(run.slots, len(run.records)) < 2:
+        return "no run has slots and requests for two rows"
+    if run.served_ns is None:
+        return "the systems tell no holds, so nothing is said about their slots"
+    return None
+
+
+def _never_batched(run: SystemRun) -> Iterator[Flaw]:
+    occupancy = run.batch_occupancy
+    if occupancy is None:
+        raise ValueError("the run tells no holds")
+    burst = arrival_pattern(run) == "burst"
+    if (burst and occupancy <= 1) or (not burst and peak(run) < 2 <= peak_residents(run)):
+        yield Flaw(
+            f"{run.slots} slots and {len(run.records)} requests allow two rows, and the batch "
+            f"occupancy reads {float(occupancy):.4f} rows with at most {peak(run)} at a time: the "
+            f"run never batched (its system occupancy reads {float(run.system_occupancy):.2f} "
+            "requests, which is the queue and not the batch)",
+            evidence=f"served {run.served_ns} ns in {run.wall_ns} ns",
+        )
+
+
+CONCURRENT_BATCHES = RunRule(
+    code="RUN012",
+    name="concurrent-batches",
+    sentence="A concurrent run holds more than one slot on average where slots and requests allow.",
+    rationale=(
+        "A benchmark that quietly fell back to one request at a time still prints a throughput. "
+        "The rule reads batch occupancy: system occupancy counts the queue, and reads 4.83 for "
+        "eight requests in a single slot. A run that was asked for one slot is exempt, and so is "
+        "one whose requests came so far apart that no two were ever there together."
+    ),
+    remedy="Find out why no second row was admitted: slots, memory for the cache, the arrivals.",
+    check=_never_batched,
+    exempt=_could_not_batch,
+)
+
+
+def _no_holds(run: SystemRun) -> str | None:
+    return "the systems tell no holds" if run.served_ns is None else None
+
+
+def _slots_exceeded(run: SystemRun) -> Iterator[Flaw]:
+    holders = 0
+    for instant, change, request in _hold_events(run):
+        holders += change
+        if holders > run.slots:
+            yield Flaw(
+                f"at {instant} ns {holders} requests hold a slot, and there are {run.slots}",
+                request=request,
+            )
+            return  # every later instant would repeat it
+
+
+SLOTS_EXCEEDED = RunRule(
+    code="RUN009",
+    name="slots-not-exceeded",
+    sentence="At no instant do more requests hold a slot than there are slots.",
+    rationale=(
+        "Slots are what a cell is named after. More holders than slots means that the holds are "
+        "wrong, or that the run was not the one asked for. Holds are half-open, so a slot passes "
+        "from one request to the next in an instant."
+    ),
+    remedy="Check what the system counts as a slot, and when it stamps acquire and release.",
+    check=_slots_exceeded,
+    exempt=_no_holds,
+)
+
+
+def _hold_events(run: SystemRun) -> list[tuple[int, int, str]]:
+    events = []
+    for record in run.records:
+        for acquired, released in record.holds or ():
+            events.append((acquired, 1, record.request))
+            events.append((released, -1, record.request))
+    events.sort()
+    return events
+
+
+def peak(run: SystemRun) -> int:
+    """Most requests that held a slot at one instant."""
+    return max(itertools.accumulate(change for _, change, _ in _hold_events(run)), default=0)
+
+
+def peak_residents(run: SystemRun) -> int:
+    """Most requests in the system at one instant."""
+    events = sorted(
+        event
+        for record in run.records
+        if record.finished_ns is not None
+        for event in ((record.arrival_ns, 1), (record.finished_ns, -1))
+    )
+    return max(itertools.accumulate(change for _, change in events), default=0)

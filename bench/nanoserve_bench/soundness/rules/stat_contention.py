@@ -1,0 +1,57 @@
+"""Whether the trials had the machine to themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nanoserve_bench.contention import OTHER_CPU_SHARE, STEAL_SHARE, contention
+from nanoserve_bench.soundness.evidence import Evidence, Trial
+from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+
+LEAST_CPU_SHARE = 0.7
+"""On a CPU, the worker itself must use at least this many cores while a trial runs."""
+
+
+def _contention(evidence: Evidence, inspection: Inspection) -> None:
+    for trial in evidence.measured:
+        inspection.saw()
+        for message in _disturbances(trial):
+            inspection.refuse_trial(trial, Flaw(message), file="trials.csv")
+
+
+def _disturbances(trial: Trial) -> Iterator[str]:
+    row = trial.row
+    reason = contention(row)
+    if reason is not None:
+        yield reason
+    if row.other_cpu_ns is None and row.cpu_ns is None:
+        yield "neither the CPU time of the worker nor that of others is recorded"
+    values = (row.other_cpu_ns, row.steal_ns, row.cpu_ns, row.involuntary_switches)
+    if any(value is not None and value < 0 for value in values):
+        yield f"a reading of the machine is negative: {values}"
+    if (
+        row.cpu_ns is not None
+        and trial.cell.device.startswith("cpu")
+        and row.cpu_ns < LEAST_CPU_SHARE * row.wall_ns
+    ):
+        yield (
+            f"the worker used {row.cpu_ns / row.wall_ns:.2f} cores while it ran: it slept, or was "
+            f"kept from its cores (least is {LEAST_CPU_SHARE})"
+        )
+
+
+CONTENTION = StudyRule(
+    code="STAT004",
+    name="machine-undisturbed",
+    sentence="During a measured trial nobody else used the machine, and the worker did not sleep.",
+    rationale=(
+        "With two OpenMP threads one other busy process makes single operations 10 to 100 times "
+        f"slower. Others may use {OTHER_CPU_SHARE} cores, the hypervisor may take {STEAL_SHARE}; "
+        f"on a CPU the worker itself must use {LEAST_CPU_SHARE}. The sweep runs a disturbed block "
+        "again within its limit; what is still disturbed is refused. Where a machine does not tell "
+        "what others used, the worker's own CPU time must be there. A worker's sleep inside of a "
+        "request shows here too, where no idle slot tells of it."
+    ),
+    remedy="Stop what else is running, and start the sweep again.",
+    check=_contention,
+)
