@@ -11,16 +11,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nanoserve_bench.comparison import (
-        Comparison,
-        check_concurrent,
-        check_serial,
-        compare,
-        first_divergence,
-    )
+    from nanoserve_bench.comparison import Comparison, first_divergence
     from nanoserve_bench.errors import RunUnsound, UnfairComparison
     from nanoserve_bench.records import RunRecord, SystemRun
     from nanoserve_bench.runners import run_concurrent, run_serial
+    from nanoserve_bench.soundness.direct import check_concurrent, check_serial, compare
     from nanoserve_bench.systems.hf_model import hf_generate_one
 
 __all__ = [
@@ -44,9 +39,9 @@ _HOMES = {
     "RunUnsound": "errors",
     "SystemRun": "records",
     "UnfairComparison": "errors",
-    "check_concurrent": "comparison",
-    "check_serial": "comparison",
-    "compare": "comparison",
+    "check_concurrent": "soundness.direct",
+    "check_serial": "soundness.direct",
+    "compare": "soundness.direct",
     "first_divergence": "comparison",
     "hf_generate_one": "systems.hf_model",
     "run_concurrent": "runners",
