@@ -78,8 +78,8 @@ def judge(study: Study) -> tuple[Claim, ...]:
          "reproduced if every slot count's batch occupancy is within 1 % of it",
          _mean_batch(sweep)),
         ("Company costs the prefill",
-         "HF\N{RIGHT SINGLE QUOTATION MARK}s TTFT next to this engine\N{RIGHT SINGLE QUOTATION "
-         "MARK}s prefill (1.09x, 1.05x, 0.99x, 0.74x across the sweep)",
+         "put HF\u2019s TTFT next to this engine\u2019s prefill (1.09x, 1.05x, 0.99x, 0.74x across "
+         "the sweep)",
          "reproduced if the ratio at the most slots lies wholly below the one at one slot; refuted "
          "if it does not lie below",
          _prefill(sweep)),

@@ -15,7 +15,6 @@ from nanoserve_bench.statistics import Estimate
 DASH = "\N{EM DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 EN = "\N{EN DASH}"
-NARROW = "\N{NO-BREAK SPACE}"
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -49,10 +48,22 @@ class Shown:
         return f"{self.point}{self.unit} ({self.interval})"
 
 
-def shown(estimate: Estimate, unit: str = "", *, scale: float = 1.0, digits: int = 3) -> Shown:
+def shown(estimate: Estimate, unit: str = "", *, scale: float = 1.0) -> Shown:
     """A measured quantity; `scale` converts to the printed unit (1000 for s to ms)."""
     point, low, high = (scale * value for value in (estimate.point, estimate.low, estimate.high))
-    places = _decimals(point, digits)
+    return _shown(point, low, high, unit, _decimals(point, 3))
+
+
+def ratio(estimate: Estimate) -> Shown:
+    """A ratio, with its multiplication sign."""
+    places = 2 if estimate.point < 100 else 1
+    return _shown(estimate.point, estimate.low, estimate.high, TIMES, places)
+
+
+def _shown(point: float, low: float, high: float, unit: str, places: int) -> Shown:
+    # One more decimal where the interval would otherwise print as a single number.
+    if f"{low:.{places}f}" == f"{high:.{places}f}":
+        places += 1
     return Shown(
         value=point,
         point=f"{point:,.{places}f}",
@@ -61,30 +72,10 @@ def shown(estimate: Estimate, unit: str = "", *, scale: float = 1.0, digits: int
     )
 
 
-def ratio(estimate: Estimate) -> Shown:
-    """A ratio, with its multiplication sign."""
-    places = max(2, _decimals(estimate.point, 3)) if estimate.point < 10 else 1
-    return Shown(
-        value=estimate.point,
-        point=f"{estimate.point:.{places}f}",
-        interval=f"{estimate.low:.{places}f}{EN}{estimate.high:.{places}f}",
-        unit=TIMES,
-    )
-
-
 def percent(estimate: Estimate) -> Shown:
     """A share, in percent."""
-    return Shown(
-        value=100 * estimate.point,
-        point=f"{100 * estimate.point:.1f}",
-        interval=f"{100 * estimate.low:.1f}{EN}{100 * estimate.high:.1f}",
-        unit="%",
-    )
-
-
-def nanoseconds(value: int | None, unit_ns: int) -> str | None:
-    """A stamp difference in another unit, exact to three decimals; None stays None."""
-    return None if value is None else f"{value / unit_ns:,.3f}"
+    point, low, high = (100 * value for value in (estimate.point, estimate.low, estimate.high))
+    return _shown(point, low, high, "%", 1)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

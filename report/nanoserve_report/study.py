@@ -329,5 +329,7 @@ def load(root: Path) -> Study:
 
 def slug(text: str) -> str:
     """A name that can stand in a path and an anchor: lower case, digits, dots and hyphens."""
-    kept = "".join(char if (char.isascii() and char.isalnum()) or char == "." else "-" for char in text.lower())
+    kept = "".join(
+        char if (char.isascii() and char.isalnum()) or char == "." else "-" for char in text.lower()
+    )
     return "-".join(part for part in kept.split("-") if part) or "unnamed"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from nanoserve_report.numbers import Shown
 
@@ -20,7 +21,18 @@ class Num:
     value: float
     text: str
     interval: str = ""
-    kind: str = "num"
+    quoted: bool = False
+    kind: ClassVar[str] = "num"
+
+    @property
+    def css(self) -> str:
+        """Class of the table cell."""
+        return "ns-num ns-quoted" if self.quoted else "ns-num"
+
+    @property
+    def sort(self) -> str:
+        """What the column sorts by."""
+        return repr(self.value)
 
     @staticmethod
     def of(shown: Shown) -> Num:
@@ -35,7 +47,17 @@ class Text:
     text: str
     href: str = ""
     tone: str = ""
-    kind: str = "text"
+    kind: ClassVar[str] = "text"
+
+    @property
+    def css(self) -> str:
+        """Class of the table cell."""
+        return f"ns-{self.tone}" if self.tone else "ns-text"
+
+    @property
+    def sort(self) -> str:
+        """What the column sorts by."""
+        return self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +66,17 @@ class Hole:
 
     reason: str
     href: str = ""
-    kind: str = "hole"
+    kind: ClassVar[str] = "hole"
+
+    @property
+    def css(self) -> str:
+        """Class of the table cell."""
+        return "ns-hole"
+
+    @property
+    def sort(self) -> str:
+        """Holes have nothing to sort by and come last."""
+        return ""
 
 
 Cell = Num | Text | Hole
@@ -77,6 +109,16 @@ class Table:
                 raise ValueError(
                     f"table {self.caption!r}: {len(row)} cells for {len(self.columns)} columns"
                 )
+
+    def spans(self, row: tuple[Cell, ...]) -> list[tuple[Cell, int]]:
+        """A row's cells with their width in columns: equal holes side by side become one."""
+        merged: list[tuple[Cell, int]] = []
+        for cell in row:
+            if merged and isinstance(cell, Hole) and merged[-1][0] == cell:
+                merged[-1] = (cell, merged[-1][1] + 1)
+            else:
+                merged.append((cell, 1))
+        return merged
 
     def __iter__(self) -> Iterator[tuple[Cell, ...]]:
         """The rows."""

@@ -93,11 +93,19 @@ def _measured(axes: style.Axes, section: Section, low: float, high: float) -> No
             style.hole(axes, y, 0.7, "the system does not tell its slots")
             continue
         style.interval(axes, y, ratio.low, ratio.high, style.SLOT)
-        axes.plot([ratio.point], [y], marker="o", markersize=5.5, color=style.SLOT.sentinel,
-                  markeredgecolor=style.PAPER.sentinel, markeredgewidth=0.6)
+        axes.plot(
+            [ratio.point],
+            [y],
+            marker="o",
+            markersize=5.5,
+            color=style.SLOT.sentinel,
+            markeredgecolor=style.PAPER.sentinel,
+            markeredgewidth=0.6,
+        )
         axes.annotate(
-            numbers.ratio(ratio).point, (ratio.high, y), xytext=(5, 0),
+            numbers.ratio(ratio).point, (ratio.high, y), xytext=(7, 0),
             textcoords="offset points", va="center", fontsize=style.SMALL_PT,
+            bbox=style.LABEL_BOX,
         )  # fmt: skip
     if not items:
         style.hole(axes, 0, 0.8, "no doubling was measured")

@@ -70,7 +70,7 @@ def _limits(cells: tuple[SoundCell, ...]) -> tuple[float, float]:
         for estimate in (cell.throughput, cell.batch_occupancy, cell.system_occupancy):
             if estimate is not None:
                 values.append(estimate.point)
-    return min(values) / 1.35, max(values) * 2.6
+    return min(values) / 1.35, max(values) * 4.0
 
 
 def _cell(axes: style.Axes, y: int, cell: SoundCell) -> None:

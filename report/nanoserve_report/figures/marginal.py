@@ -26,11 +26,15 @@ def draw(sweep: Sweep) -> Drawing:
     several = len({item.lower.arm for item in items}) > 1
     with style.house_style():
         figure, (axes,) = style.blank(0.7 + 0.46 * max(1, len(items)))
-        labels = [wording.doubling(item.lower.slots, arm=item.lower.arm if several else "") for item in items]
+        labels = [
+            wording.doubling(item.lower.slots, arm=item.lower.arm if several else "")
+            for item in items
+        ]
         style.row_axis(axes, labels or [""])
         low, high = _limits(sweep.sound_marginals)
-        style.log_axis(axes, low, high, "throughput, times that of half the slots (log)",
-                       suffix=numbers.TIMES)
+        style.log_axis(
+            axes, low, high, "throughput, times that of half the slots (log)", suffix=numbers.TIMES
+        )
         style.reference_line(axes, 1.0, "break-even")
         for y, item in enumerate(items):
             if isinstance(item, SoundMarginal):
@@ -59,7 +63,7 @@ def _limits(items: tuple[SoundMarginal, ...]) -> tuple[float, float]:
     for item in items:
         values += [item.product.low, item.product.high]
     low, high = min(values), max(values)
-    return min(low / 1.06, 0.92), max(high * 1.9, 1.5)
+    return min(low / 1.06, 0.92), max(high * 2.2, 1.7)
 
 
 def _row(axes: style.Axes, y: int, item: SoundMarginal) -> None:

@@ -23,11 +23,11 @@ def draw(sweep: Sweep) -> Drawing:
     """Every cell of a sweep, one stacked bar each."""
     cells = sweep.cells
     with style.house_style():
-        figure, (axes,) = style.blank(0.75 + 0.4 * max(1, len(cells)))
-        labels = [f"{cell.cell.arm}, {cell.cell.slots}" for cell in cells]
+        figure, (axes,) = style.blank(0.8 + 0.42 * max(1, len(cells)))
+        labels = [f"{cell.cell.arm}\n{wording.slots(cell.cell.slots)}" for cell in cells]
         style.row_axis(axes, labels or [""])
         top = max((cell.system_occupancy.point for cell in sweep.sound_cells), default=1.0)
-        axes.set_xlim(0, top * 1.42)
+        axes.set_xlim(0, top * 1.6)
         axes.grid(axis="x", color=style.GRID.sentinel, linewidth=0.7)
         axes.set_axisbelow(True)
         axes.set_xlabel("requests, mean over the run")
@@ -61,8 +61,15 @@ def _bar(axes: style.Axes, y: int, cell: SoundCell) -> None:
     if batch is not None:
         axes.barh([y], [held], height=0.56, color=style.BATCH.sentinel, zorder=3)
     axes.barh(
-        [y], [max(system - held, 0.0)], left=[held], height=0.56, facecolor="none", hatch="////",
-        edgecolor=style.HOLE.sentinel, linewidth=0.7, zorder=3,
+        [y],
+        [max(system - held, 0.0)],
+        left=[held],
+        height=0.56,
+        facecolor="none",
+        hatch="////",
+        edgecolor=style.HOLE.sentinel,
+        linewidth=0.7,
+        zorder=3,
     )
     words = f"{system:.2f} in the system"
     words = words if batch is None else f"{held:.2f} in slots\n{words}"

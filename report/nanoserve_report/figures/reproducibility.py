@@ -37,13 +37,21 @@ def draw(section: Section) -> Drawing:
         ):  # fmt: skip
             style.row_axis(panel, [line.label for line in lines] or [""])
             style.log_axis(panel, low, high, "")
-            panel.set_title(title, loc="left", fontsize=style.FONT_PT, fontweight="bold",
-                            color=style.INK.sentinel)
+            panel.set_title(
+                title,
+                loc="left",
+                fontsize=style.FONT_PT,
+                fontweight="bold",
+                color=style.INK.sentinel,
+            )
             for y, line in enumerate(lines):
                 _line(panel, y, line, names)
+            if any(line.spread for line in lines):
+                panel.set_title("max / min", loc="right", fontsize=style.SMALL_PT,
+                                color=style.MUTED.sentinel)
             if not lines:
                 style.hole(panel, 0, 0.8, "nothing sound to set side by side")
-        axes[-1].set_xlabel("times (log; both panels on one scale per octave)")
+        axes[-1].set_xlabel("times (log; one scale for both panels)")
         style.shapes(figure, [(name, SHAPES[i % len(SHAPES)]) for i, name in enumerate(names)])
     return Drawing(
         name="reproducibility",
@@ -65,7 +73,7 @@ def _limits(lines: Sequence[Line]) -> tuple[float, float]:
     for line in lines:
         for estimate in line.by_run.values():
             values += [estimate.low, estimate.high]
-    return min(values) / 1.12, max(values) * 1.35
+    return min(values) / 1.12, max(values) * 1.7
 
 
 def _line(axes: style.Axes, y: int, line: Line, names: Sequence[str]) -> None:
@@ -85,7 +93,7 @@ def _line(axes: style.Axes, y: int, line: Line, names: Sequence[str]) -> None:
         axes.annotate(
             f"{line.spread:.2f}", (1.0, y), xycoords=axes.get_yaxis_transform(), xytext=(-2, 0),
             textcoords="offset points", ha="right", va="center", fontsize=style.SMALL_PT,
-            color=style.MUTED.sentinel,
+            color=style.INK.sentinel, bbox=style.LABEL_BOX,
         )  # fmt: skip
 
 

@@ -26,7 +26,7 @@ def draw(sweep: Sweep) -> Drawing:
     """The rival pairs of a sweep, one row each."""
     pairs = sweep.rivals
     with style.house_style():
-        figure, (axes,) = style.blank(0.75 + 0.5 * max(1, len(pairs)))
+        figure, (axes,) = style.blank(0.85 + 0.5 * max(1, len(pairs)))
         style.row_axis(axes, [_label(pair) for pair in pairs] or [""])
         low, high = _limits(sweep.sound_rivals)
         style.log_axis(axes, low, high, "times the baseline (log)", suffix=numbers.TIMES)
@@ -63,14 +63,20 @@ def _limits(pairs: tuple[SoundComparison, ...]) -> tuple[float, float]:
     for pair in pairs:
         values += [pair.speedup.low, pair.speedup.high]
         values += [] if pair.batch_factor is None else [pair.batch_factor.point]
-    return min(values) / 1.25, max(values) * 1.6
+    return min(values) / 1.25, max(values) * 2.2
 
 
 def _row(axes: style.Axes, y: int, pair: SoundComparison) -> None:
     speedup, batch, slot = pair.speedup, pair.batch_factor, pair.slot_factor
     if batch is None or slot is None:
-        axes.plot([1.0, speedup.point], [y, y], color=style.INK.sentinel, linewidth=5.0,
-                  solid_capstyle="butt", alpha=0.35)
+        axes.plot(
+            [1.0, speedup.point],
+            [y, y],
+            color=style.INK.sentinel,
+            linewidth=5.0,
+            solid_capstyle="butt",
+            alpha=0.35,
+        )
         where = float(y)
     else:
         two_steps(axes, y, (batch.point, slot.point), (style.BATCH, style.SLOT))

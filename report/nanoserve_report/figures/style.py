@@ -23,11 +23,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-WIDTH_IN = 4.3
-"""Width of every figure in inches (310 pt); heights follow the number of rows."""
+WIDTH_IN = 4.4
+"""Width of every figure in inches (317 pt); heights follow the number of rows."""
 
-FONT_PT = 8.0
-SMALL_PT = 7.2
+FONT_PT = 9.0
+SMALL_PT = 8.2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,6 +62,9 @@ VERDICT_MARKS = {
     "no difference": ("o", INK),
 }
 """Marker shape and colour of each verdict: the shape alone is enough to read it."""
+
+LABEL_BOX = {"facecolor": PAPER.sentinel, "edgecolor": "none", "pad": 1.2}
+"""Behind a label that may meet a line."""
 
 RC: dict[str, object] = {
     "axes.edgecolor": GRID.sentinel,
@@ -103,9 +106,9 @@ def house_style() -> Iterator[None]:
         yield
 
 
-def blank(height_in: float, panels: int = 1, ratios: Sequence[float] | None = None) -> tuple[
-    Figure, list[Axes]
-]:
+def blank(
+    height_in: float, panels: int = 1, ratios: Sequence[float] | None = None
+) -> tuple[Figure, list[Axes]]:
     """A figure of the house width with `panels` stacked axes, outside pyplot's global state."""
     figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.02, h_pad=0.03)  # type: ignore[union-attr,call-arg]
@@ -166,8 +169,15 @@ def marker(axes: Axes, x: float, y: float, verdict: str) -> None:
     """The point of an estimate in the shape of its verdict."""
     shape, role = VERDICT_MARKS[verdict]
     axes.plot(
-        [x], [y], marker=shape, markersize=6, color=role.sentinel,
-        markeredgecolor=PAPER.sentinel, markeredgewidth=0.6, linestyle="none", zorder=5,
+        [x],
+        [y],
+        marker=shape,
+        markersize=6,
+        color=role.sentinel,
+        markeredgecolor=PAPER.sentinel,
+        markeredgewidth=0.6,
+        linestyle="none",
+        zorder=5,
     )
 
 
@@ -175,13 +185,28 @@ def hole(axes: Axes, y: float, height: float, words: str) -> None:
     """A row that has no number: hatched over the whole axis, with the reason in words."""
     axes.add_patch(
         Rectangle(
-            (0.0, y - height / 2), 1.0, height, transform=axes.get_yaxis_transform(),
-            facecolor="none", edgecolor=HOLE.sentinel, hatch="////", linewidth=0.7, zorder=3,
+            (0.0, y - height / 2),
+            1.0,
+            height,
+            transform=axes.get_yaxis_transform(),
+            facecolor="none",
+            edgecolor=HOLE.sentinel,
+            hatch="////",
+            linewidth=0.7,
+            zorder=3,
         )
     )
     axes.text(
-        0.5, y, words, transform=axes.get_yaxis_transform(), ha="center", va="center",
-        fontsize=SMALL_PT, color=INK.sentinel, zorder=6, linespacing=1.25,
+        0.5,
+        y,
+        words,
+        transform=axes.get_yaxis_transform(),
+        ha="center",
+        va="center",
+        fontsize=SMALL_PT,
+        color=INK.sentinel,
+        zorder=6,
+        linespacing=1.25,
         bbox={"facecolor": PAPER.sentinel, "edgecolor": "none", "pad": 2.0},
     )
 
@@ -190,8 +215,14 @@ def reference_line(axes: Axes, x: float, words: str) -> None:
     """A vertical line that means something, with its meaning written at its top."""
     axes.axvline(x, color=INK.sentinel, linewidth=1.0, linestyle=(0, (4, 2)), zorder=2)
     axes.annotate(
-        words, (x, 1.0), xycoords=axes.get_xaxis_transform(), xytext=(3, 1),
-        textcoords="offset points", fontsize=SMALL_PT, color=MUTED.sentinel, va="bottom",
+        words,
+        (x, 1.0),
+        xycoords=axes.get_xaxis_transform(),
+        xytext=(3, 1),
+        textcoords="offset points",
+        fontsize=SMALL_PT,
+        color=MUTED.sentinel,
+        va="bottom",
     )
 
 

@@ -44,6 +44,5 @@ def _style() -> str:
     light = ";".join(f"--{role.name}:{role.light}" for role in ROLES)
     dark = ";".join(f"--{role.name}:{role.dark}" for role in ROLES)
     return (
-        f"\n<style>:root{{{light}}}"
-        f"@media (prefers-color-scheme: dark){{:root{{{dark}}}}}</style>"
+        f"\n<style>:root{{{light}}}@media (prefers-color-scheme: dark){{:root{{{dark}}}}}</style>"
     )

@@ -27,14 +27,35 @@ def two_steps(
     """Draw 1 -> first factor on the upper lane, and on to the product on the lower lane."""
     middle, end = factors[0], factors[0] * factors[1]
     upper, lower = y - lane, y + lane
-    axes.plot([1.0, middle], [upper, upper], color=roles[0].sentinel, linewidth=width,
-              solid_capstyle="butt", zorder=3)
-    axes.plot([middle, end], [lower, lower], color=roles[1].sentinel, linewidth=width,
-              solid_capstyle="butt", zorder=3)
+    axes.plot(
+        [1.0, middle],
+        [upper, upper],
+        color=roles[0].sentinel,
+        linewidth=width,
+        solid_capstyle="butt",
+        zorder=3,
+    )
+    axes.plot(
+        [middle, end],
+        [lower, lower],
+        color=roles[1].sentinel,
+        linewidth=width,
+        solid_capstyle="butt",
+        zorder=3,
+    )
     axes.plot([middle, middle], [upper, lower], color=MUTED.sentinel, linewidth=0.9, zorder=2)
 
 
 def end_mark(axes: Axes, x: float, y: float, role: Role) -> None:
     """Mark where a walk ends: the product."""
-    axes.plot([x], [y], marker="D", markersize=5.5, color=role.sentinel, linestyle="none",
-              markeredgecolor=PAPER.sentinel, markeredgewidth=0.8, zorder=6)
+    axes.plot(
+        [x],
+        [y],
+        marker="D",
+        markersize=5.5,
+        color=role.sentinel,
+        linestyle="none",
+        markeredgecolor=PAPER.sentinel,
+        markeredgewidth=0.8,
+        zorder=6,
+    )

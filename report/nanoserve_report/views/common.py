@@ -60,13 +60,11 @@ def refused(findings: Sequence[Finding], name: str, linker: Linker) -> Hole:
     )
 
 
-def quantity(
-    estimate: Estimate | None, reason: str, *, scale: float = 1.0, digits: int = 3
-) -> Cell:
+def quantity(estimate: Estimate | None, reason: str, *, scale: float = 1.0) -> Cell:
     """A measured quantity, or the hole that its system leaves."""
     if estimate is None:
         return Hole(reason=reason)
-    return Num.of(numbers.shown(estimate, scale=scale, digits=digits))
+    return Num.of(numbers.shown(estimate, scale=scale))
 
 
 def ratio(estimate: Estimate | None, reason: str) -> Cell:
@@ -91,7 +89,9 @@ def optional(value: str | float | bool | None, reason: str = "not recorded") -> 
     if isinstance(value, bool):
         return Text(text="yes" if value else "no")
     if isinstance(value, int | float):
-        return Num(value=float(value), text=f"{value:,}" if isinstance(value, int) else f"{value:,.6g}")
+        return Num(
+            value=float(value), text=f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+        )
     return Text(text=value)
 
 

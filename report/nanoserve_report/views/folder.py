@@ -124,7 +124,9 @@ def ledger(folder: Folder) -> Table | None:
         return None
     return Table(
         caption="Every start of this plan",
-        columns=text_columns("started", "revision", "uncommitted changes", "first block", "outcome"),
+        columns=text_columns(
+            "started", "revision", "uncommitted changes", "first block", "outcome"
+        ),
         rows=tuple(
             (
                 Text(text=start.started_at),

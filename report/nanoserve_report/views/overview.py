@@ -187,9 +187,7 @@ def quoted_sweep(sweep: Sweep | None) -> Table:
                 if cell is None
                 else common.quantity(cell.batch_occupancy, common.NO_HOLDS),
                 _quoted(row.queue_share_percent, "%", places=0),
-                NOT_MEASURED
-                if cell is None
-                else common.share(cell.queue_share, common.NO_HOLDS),
+                NOT_MEASURED if cell is None else common.share(cell.queue_share, common.NO_HOLDS),
             )
         )
     return Table(
@@ -219,7 +217,7 @@ def _speedup(row: source.QuotedCell, pair: SoundComparison | None) -> Cell:
 
 
 def _quoted(value: float, unit: str = "", *, places: int = 2) -> Num:
-    return Num(value=value, text=f"{value:.{places}f}{unit}", kind="quoted")
+    return Num(value=value, text=f"{value:.{places}f}{unit}", quoted=True)
 
 
 def rule_table(rules: tuple[Rule, ...], linker: Linker) -> Table:

@@ -1,0 +1,23 @@
+"""The pages: a judged study in, a `Book` of Markdown pages, figures and data out."""
+
+from __future__ import annotations
+
+from nanoserve_report.book import Book
+from nanoserve_report.pages import devices, evidence, overview, runs
+from nanoserve_report.study import Study
+
+
+def compose(study: Study) -> Book:
+    """Every page of the site that is made from results.
+
+    Raises:
+        jinja2.UndefinedError: A template reaches for something that does not exist, such as a
+            number of a refused comparison.
+        BookError: Two things would be published under one name.
+    """
+    book = Book()
+    overview.write(book, study)
+    devices.write(book, study)
+    runs.write(book, study)
+    evidence.write(book, study)
+    return book

@@ -1,0 +1,93 @@
+"""One page per device and dtype, and the page that sets the devices side by side."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nanoserve_report import numbers, spread, wording
+from nanoserve_report.book import Book
+from nanoserve_report.figures import devices as devices_figure
+from nanoserve_report.figures import identity, marginal, occupancy, reproducibility, speedup
+from nanoserve_report.links import Linker
+from nanoserve_report.pages import parts
+from nanoserve_report.study import DevicePage, Section, Study
+from nanoserve_report.views import common
+from nanoserve_report.views import sweep as tables
+
+INDEX = "results/devices/index.md"
+
+
+def write(book: Book, study: Study) -> None:
+    """Add the page of every device, and their index."""
+    linker = book.linker(INDEX)
+    sound = any(section.lead.sound_cells for section in study.sections)
+    book.page(
+        INDEX,
+        "devices.md.jinja",
+        linker,
+        card=book.figure(devices_figure.draw(study), "study", linker) if sound else False,
+        devices=[
+            {
+                "title": parts.device_title(page.device, page.dtype),
+                "href": linker.to(f"results/devices/{page.slug}.md"),
+                "machine": parts.machine_line(page),
+            }
+            for page in study.devices
+        ],
+        skipped=study.skipped,
+    )
+    for page in study.devices:
+        _page(book, page)
+
+
+def _page(book: Book, page: DevicePage) -> None:
+    path = f"results/devices/{page.slug}.md"
+    linker = book.linker(path)
+    book.page(
+        path,
+        "device.md.jinja",
+        linker,
+        title=parts.device_title(page.device, page.dtype),
+        machine=parts.machine_line(page),
+        parts_of_page=[_part(book, page, section, linker) for section in page.sections],
+    )
+
+
+def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
+    sweep = section.lead
+    stem = f"{page.slug}-{section.slug}"
+    drawings = [
+        draw(sweep) for draw in (marginal.draw, speedup.draw, identity.draw, occupancy.draw)
+    ]
+    blocks = {estimate.throughput.n for estimate in sweep.sound_cells}
+    return {
+        "name": parts.section_name(section, page),
+        "anchor": section.slug,
+        "knee": parts.knee_line(sweep),
+        "setting": parts.setting_line(sweep),
+        "run": sweep.name,
+        "run_href": linker.to(common.run_page(sweep.name)),
+        "status": sweep.folder.status.value,
+        "blocks": (
+            f"{' or '.join(numbers.count(n, 'block') for n in sorted(blocks))} count"
+            if blocks
+            else "no block counts"
+        ),
+        "gotcha": wording.gotcha(sweep),
+        "throughput": tables.throughput(sweep, linker),
+        "doublings": tables.doublings(sweep, linker),
+        "factors": tables.factors(sweep, linker),
+        "prefill": tables.prefill(sweep, linker),
+        "latencies": tables.latencies(sweep, linker),
+        "figures": [book.figure(drawing, stem, linker) for drawing in drawings],
+        "reproduction": _reproduction(book, section, stem, linker),
+    }
+
+
+def _reproduction(book: Book, section: Section, stem: str, linker: Linker) -> dict[str, Any] | None:
+    if len(section.sweeps) < 2:
+        return None
+    return {
+        "sentence": spread.verdict(section).sentence,
+        "figure": book.figure(reproducibility.draw(section), stem, linker),
+    }

@@ -1,0 +1,123 @@
+"""The overview: the shape first, the multiple after, and what was refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from nanoserve_report import claims, numbers, source, spread, wording
+from nanoserve_report.book import Book
+from nanoserve_report.figures import devices as devices_figure
+from nanoserve_report.figures import marginal, reproducibility, speedup
+from nanoserve_report.links import Linker
+from nanoserve_report.pages import parts
+from nanoserve_report.study import DevicePage, Section, Study
+from nanoserve_report.views import overview as tables
+
+PAGE = "results/index.md"
+MOST_DEVICES_DRAWN = 6
+
+
+def write(book: Book, study: Study) -> None:
+    """Add the overview."""
+    linker = book.linker(PAGE)
+    judged = claims.judge(study)
+    book.page(
+        PAGE,
+        "overview.md.jinja",
+        linker,
+        study=study,
+        judged=judged_line(study),
+        nothing=nothing_line(study),
+        devices=[_device(book, page, linker) for page in shown(study)],
+        reproducibility=[
+            _reproduction(book, section, linker)
+            for section in study.sections
+            if section.lead.sound_marginals
+        ],
+        card=(book.figure(devices_figure.draw(study), "study", linker) if shown(study) else False),
+        card_words=wording.holes(study.skipped),
+        source=source,
+        claims=tables.claim_table(judged),
+        refused=refused_line(study),
+        folders=tables.folders(study, linker),
+    )
+
+
+def shown(study: Study) -> list[DevicePage]:
+    """The devices that have at least one sound cell."""
+    return [
+        page for page in study.devices if any(section.lead.sound_cells for section in page.sections)
+    ]
+
+
+def judged_line(study: Study) -> str:
+    """How the folders stand."""
+    if not study.folders:
+        return "No results folder was found."
+    counts = Counter(folder.status.value for folder in study.folders)
+    words = numbers.enumerate_words([f"{n} {status}" for status, n in sorted(counts.items())])
+    return (
+        f"{numbers.count(len(study.folders), 'results folder').capitalize()}, judged from the raw "
+        f"rows: {words}. Newest: {study.newest.partition('T')[0] or 'unknown'}."
+    )
+
+
+def nothing_line(study: Study) -> str:
+    """Why there is nothing to show."""
+    if not study.folders:
+        return "the results root holds no results folder."
+    return f"of {numbers.count(len(study.folders), 'results folder')} none has a sound cell."
+
+
+def refused_line(study: Study) -> str:
+    """How many findings, by rule; empty where there is none."""
+    counts = Counter(finding.rule for _, finding in study.findings)
+    if not counts:
+        return ""
+    words = numbers.enumerate_words([f"{rule} ({n})" for rule, n in sorted(counts.items())])
+    return f"{numbers.count(sum(counts.values()), 'finding').capitalize()}: {words}."
+
+
+def _device(book: Book, page: DevicePage, linker: Linker) -> dict[str, Any]:
+    return {
+        "title": parts.device_title(page.device, page.dtype),
+        "anchor": page.slug,
+        "machine": parts.machine_line(page),
+        "parts": [
+            _part(book, page, section, linker)
+            for section in page.sections
+            if section.lead.sound_cells
+        ],
+    }
+
+
+def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
+    sweep = section.lead
+    stem = f"{page.slug}-{section.slug}"
+    figures = []
+    if sweep.marginals:
+        figures.append(book.figure(marginal.draw(sweep), stem, linker))
+    if sweep.rivals:
+        figures.append(book.figure(speedup.draw(sweep), stem, linker))
+    return {
+        "anchor": f"{page.slug}-{section.slug}",
+        "name": parts.section_name(section, page),
+        "knee": parts.knee_line(sweep),
+        "setting": parts.setting_line(sweep),
+        "tiles": parts.tiles(sweep),
+        "sentences": parts.sentences(sweep),
+        "figures": figures,
+        "href": linker.to(f"results/devices/{page.slug}.md", section.slug),
+    }
+
+
+def _reproduction(book: Book, section: Section, linker: Linker) -> dict[str, Any]:
+    setting = section.setting
+    several = len(section.sweeps) > 1
+    stem = f"{setting.device}-{setting.dtype}-{section.slug}".replace(":", "-")
+    return {
+        "name": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
+        "sentence": spread.verdict(section).sentence,
+        "figure": (book.figure(reproducibility.draw(section), stem, linker) if several else False),
+    }

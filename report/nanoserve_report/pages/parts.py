@@ -1,0 +1,149 @@
+"""What several pages say in the same words about a section, a device, a folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nanoserve_bench.plan import WorkloadPlan
+from nanoserve_bench.soundness import SoundMarginal
+
+from nanoserve_report import numbers, wording
+from nanoserve_report.study import DevicePage, Folder, Section, Status, Sweep
+from nanoserve_report.views import common
+
+DEVICE_NAMES = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tile:
+    """A doubling at a glance."""
+
+    name: str
+    value: str
+    interval: str
+    word: str
+    note: str
+    tone: str
+
+
+def device_title(device: str, dtype: str) -> str:
+    """`CPU, float32`."""
+    kind, _, index = device.partition(":")
+    name = DEVICE_NAMES.get(kind, kind)
+    return f"{name}{f' {index}' if index else ''}, {dtype}"
+
+
+def machine_line(page: DevicePage) -> str:
+    """The device by its own name, with the threads that were used."""
+    lines = []
+    for section in page.sections:
+        sweep = section.lead
+        threads = sorted({row.threads for row in sweep.launches if row.threads is not None})
+        words = sweep.device_name
+        if threads:
+            words += f", {' or '.join(numbers.count(n, 'thread') for n in threads)}"
+        if words not in lines:
+            lines.append(words)
+    return "; ".join(lines)
+
+
+def workload_of(sweep: Sweep) -> WorkloadPlan | None:
+    """The plan's workload of a sweep."""
+    return next((w for w in sweep.plan.workloads if w.name == sweep.setting.workload), None)
+
+
+def setting_line(sweep: Sweep) -> str:
+    """The workload and model in one sentence."""
+    workload, setting = workload_of(sweep), sweep.setting
+    words = f"Workload {setting.workload} on {setting.model}"
+    if workload is not None:
+        words += (
+            f": {numbers.count(workload.requests, 'request')} of {workload.new_tokens} new tokens "
+            f"after prompts of {workload.prompt_tokens}, {sweep.plan.decoding.replace(';', ', ')}"
+        )
+    return f"{words}."
+
+
+def engines(sweep: Sweep) -> list[str]:
+    """The arms whose slots were doubled, in order."""
+    return list(dict.fromkeys(item.lower.arm for item in sweep.marginals))
+
+
+def knee_line(sweep: Sweep) -> str:
+    """Where the doublings stop paying, for every arm that has doublings."""
+    arms = engines(sweep)
+    if not arms:
+        return "No doubling was measured."
+    if len(arms) == 1:
+        return wording.knee(sweep, arms[0])
+    return " ".join(f"{arm}: {wording.knee(sweep, arm)}" for arm in arms)
+
+
+def tiles(sweep: Sweep) -> list[Tile]:
+    """The doublings as tiles, holes included."""
+    several = len(engines(sweep)) > 1
+    made = []
+    for item in sweep.marginals:
+        name = f"{item.lower.slots} {wording.ARROW} {item.upper.slots} slots"
+        if several:
+            name = f"{item.lower.arm}, {name}"
+        if not isinstance(item, SoundMarginal):
+            made.append(
+                Tile(
+                    name=name,
+                    value=numbers.DASH,
+                    interval="",
+                    word=f"refused: {wording.codes(item.findings)}",
+                    note="",
+                    tone="hole",
+                )
+            )
+            continue
+        product = numbers.ratio(item.product)
+        note = ""
+        if item.batch_ratio is not None and item.slot_ratio is not None:
+            batch, slot = numbers.ratio(item.batch_ratio), numbers.ratio(item.slot_ratio)
+            note = f"{batch.point} batch {numbers.TIMES} {slot.point} per slot"
+        word = common.verdict(item.verdict)
+        made.append(
+            Tile(
+                name=name,
+                value=f"{product.point}{product.unit}",
+                interval=product.interval,
+                word=word.text,
+                note=note,
+                tone=word.tone,
+            )
+        )
+    return made
+
+
+def sentences(sweep: Sweep) -> list[str]:
+    """One slot against each baseline, the best multiple after it, and the occupancy gotcha."""
+    found = [wording.one_slot(sweep, p) for p in sweep.sound_rivals if p.candidate.slots == 1]
+    wider = [pair for pair in sweep.sound_rivals if pair.candidate.slots > 1]
+    for baseline in dict.fromkeys(pair.baseline.arm for pair in wider):
+        best = max(
+            (pair for pair in wider if pair.baseline.arm == baseline),
+            key=lambda pair: pair.speedup.point,
+        )
+        found.append(wording.best(sweep, best))
+    gotcha = wording.gotcha(sweep)
+    return [*found, gotcha] if gotcha else found
+
+
+def section_name(section: Section, page: DevicePage) -> str:
+    """The workload, with what tells it from its neighbours on the page."""
+    setting = section.setting
+    same = [s.setting for s in page.sections if s.setting.workload == setting.workload]
+    words = [setting.workload]
+    if len({other.model for other in same}) > 1:
+        words.append(setting.model)
+    if len({other.machine for other in same}) > 1:
+        words.append(f"machine {setting.machine.removeprefix('sha256:')[:8]}")
+    return ", ".join(words)
+
+
+def tone(folder: Folder) -> str:
+    """`good` or `bad`."""
+    return "good" if folder.status in {Status.SOUND, Status.ACKNOWLEDGED} else "bad"

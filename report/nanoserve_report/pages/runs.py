@@ -1,0 +1,123 @@
+"""One page per results folder, with everything that was looked at, and the raw files beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from nanoserve_bench.results import MANIFEST, PLAN
+from nanoserve_bench.schema import ROW_TYPES
+from nanoserve_bench.soundness import Acknowledged
+
+from nanoserve_report import numbers
+from nanoserve_report.book import Book
+from nanoserve_report.links import Linker
+from nanoserve_report.pages import parts
+from nanoserve_report.study import Folder, Study, Sweep, slug
+from nanoserve_report.views import common
+from nanoserve_report.views import folder as tables
+from nanoserve_report.views import overview as overview_tables
+from nanoserve_report.views import sweep as sweep_tables
+
+INDEX = "results/runs/index.md"
+CONTRACT = (PLAN, MANIFEST, *(row_type.FILE for row_type in ROW_TYPES))
+
+
+def write(book: Book, study: Study) -> None:
+    """Add the page and the raw files of every folder, and their index."""
+    linker = book.linker(INDEX)
+    book.page(INDEX, "runs.md.jinja", linker, folders=overview_tables.folders(study, linker))
+    for folder in study.folders:
+        _page(book, folder)
+
+
+def _page(book: Book, folder: Folder) -> None:
+    path = common.run_page(folder.name)
+    linker = book.linker(path)
+    verdict = folder.verdict
+    names = _files(book, folder, path.removesuffix(".md"))
+    book.page(
+        path,
+        "run.md.jinja",
+        linker,
+        name=folder.name,
+        ok=verdict.ok,
+        status=folder.status.value,
+        summary=summary(folder),
+        facts_line=facts_line(folder),
+        findings=overview_tables.findings(verdict.findings, linker) if verdict.findings else False,
+        acknowledged=acknowledged(verdict.acknowledged),
+        sweeps=[_sweep(sweep, linker) for sweep in folder.sweeps],
+        rules=tables.rules(verdict.outcomes, linker),
+        machine=(False if folder.results is None else tables.facts(folder.results.manifest.facts)),
+        sides=tables.sides(folder),
+        ceilings=tables.ceilings(folder),
+        ledger=tables.ledger(folder),
+        contention=tables.contention(folder),
+        files=tables.files(folder, linker, names) if names else False,
+    )
+
+
+def summary(folder: Folder) -> str:
+    """What was examined, and the first thing to do where something is wrong."""
+    verdict = folder.verdict
+    examined = sum(outcome.examined for outcome in verdict.outcomes)
+    words = (
+        f"{numbers.count(len(verdict.outcomes), 'rule')} examined {examined:,} items and reported "
+        f"{numbers.count(len(verdict.findings), 'finding')}."
+    )
+    first = next(iter(verdict.unacknowledged), None)
+    hint = "" if first is None or not first.hint else f" First: {first.hint}"
+    return f"{words}{hint}"
+
+
+def facts_line(folder: Folder) -> str:
+    """The plan in one line."""
+    plan = folder.plan
+    if plan is None or folder.results is None:
+        return ""
+    revision = "an unknown revision" if plan.revision is None else f"revision {plan.revision[:12]}"
+    dirty = " with uncommitted changes" if plan.dirty else ""
+    return (
+        f"Planned {plan.created_at} at {revision}{dirty}; seed {plan.seed}; "
+        f"{numbers.count(folder.results.manifest.blocks_done, 'block')} done of at least "
+        f"{plan.blocks.least} and at most {plan.blocks.most}; "
+        f"{numbers.count(len(folder.results.manifest.ledger), 'start')} in the ledger."
+    )
+
+
+def acknowledged(entries: tuple[Acknowledged, ...]) -> list[dict[str, str]]:
+    """The refusals that the plan expected, with their reasons."""
+    return [
+        {
+            "rule": entry.refusal.rule,
+            "cell": entry.refusal.cell,
+            "reason": entry.refusal.reason,
+        }
+        for entry in entries
+    ]
+
+
+def _sweep(sweep: Sweep, linker: Linker) -> dict[str, Any]:
+    setting = sweep.setting
+    return {
+        "title": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
+        "anchor": slug(f"{setting.device}-{setting.dtype}-{setting.workload}"),
+        "throughput": sweep_tables.throughput(sweep, linker),
+        "doublings": sweep_tables.doublings(sweep, linker),
+        "factors": sweep_tables.factors(sweep, linker),
+        "trials": tables.trials(sweep, linker),
+    }
+
+
+def _files(book: Book, folder: Folder, stem: str) -> tuple[str, ...]:
+    """Keep the folder's own files as they are; whatever is not a regular file stays out."""
+    root: Path = folder.verdict.path
+    names = []
+    for name in CONTRACT:
+        path = root / name
+        if root.is_symlink() or path.is_symlink() or not path.is_file():
+            continue
+        book.add(f"{stem}/data/{name}", path.read_bytes())
+        names.append(name)
+    return tuple(names)
