@@ -170,11 +170,15 @@ class Evidence:
 def doublings(plan: Plan) -> Iterator[tuple[Cell, Cell]]:
     """Cells of n and 2n slots of one arm, where the workload can fill 2n slots."""
     requests = {workload.name: workload.requests for workload in plan.workloads}
-    cells = {(c.arm, c.device, c.dtype, c.workload, c.model, c.slots): c for c in plan.cells}
-    for (*group, slots), lower in cells.items():
-        upper = cells.get((*group, 2 * slots))  # type: ignore[call-overload]
-        if upper is not None and requests.get(lower.workload, 0) >= 2 * slots:
+    cells = {(*_place(cell), cell.slots): cell for cell in plan.cells}
+    for lower in plan.cells:
+        upper = cells.get((*_place(lower), 2 * lower.slots))
+        if upper is not None and requests.get(lower.workload, 0) >= upper.slots:
             yield lower, upper
+
+
+def _place(cell: Cell) -> tuple[str, str, str, str, str]:
+    return cell.arm, cell.device, cell.dtype, cell.workload, cell.model
 
 
 def _pairs(plan: Plan, measured: Sequence[Trial]) -> Iterator[Pair]:

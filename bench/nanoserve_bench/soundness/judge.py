@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nanoserve_bench.faults import Fault, ResultsError
-from nanoserve_bench.results import ROW_TYPES, ResultSet, read
+from nanoserve_bench.results import ResultSet, read
+from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import acknowledgement
 from nanoserve_bench.soundness.assess import assess
 from nanoserve_bench.soundness.catalogue import CODES, RULES

@@ -47,11 +47,20 @@ def _cells(evidence: Evidence, inspection: Inspection) -> None:
 
 
 def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
-    cells = {cell.id for cell in plan.cells}
-    arms = {arm.name for arm in plan.arms}
-    workloads = {workload.name for workload in plan.workloads}
-    if not cells:
+    """What is wrong with a plan in itself, and the key under which it stands."""
+    if not plan.cells:
         yield "the plan declares no cell", "cells"
+    if plan.headline_baseline not in {arm.name for arm in plan.arms}:
+        yield f"the headline baseline {plan.headline_baseline} is no arm", "headline_baseline"
+    blocks = plan.blocks
+    if not 1 <= blocks.least <= blocks.most or blocks.most_reruns < 0:
+        yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
+    yield from _doubled_names(plan)
+    yield from _cell_flaws(plan)
+    yield from _comparison_flaws(plan)
+
+
+def _doubled_names(plan: Plan) -> Iterator[tuple[str, str]]:
     for name, values in (
         ("cells", [cell.id for cell in plan.cells]),
         ("arms", [arm.name for arm in plan.arms]),
@@ -61,19 +70,26 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
         for value, count in Counter(values).items():
             if count > 1:
                 yield f"the plan names {value} {count} times among its {name}", name
-    if plan.headline_baseline not in arms:
-        yield f"the headline baseline {plan.headline_baseline} is no arm", "headline_baseline"
+
+
+def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    arms = {arm.name for arm in plan.arms}
+    workloads = {workload.name for workload in plan.workloads}
     for cell in plan.cells:
         for what, value, known in (
             ("arm", cell.arm, arms),
             ("workload", cell.workload, workloads),
-            ("device", cell.device, set(plan.devices)),
-            ("dtype", cell.dtype, set(plan.dtypes)),
+            ("device", cell.device, plan.devices),
+            ("dtype", cell.dtype, plan.dtypes),
         ):
             if value not in known:
                 yield f"cell {cell.id} is of {what} {value}, which the plan does not list", "cells"
         if cell.slots < 1:
             yield f"cell {cell.id} has {cell.slots} slots", "cells"
+
+
+def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    cells = {cell.id for cell in plan.cells}
     for planned in plan.comparisons:
         for cell_id in (planned.baseline, planned.candidate):
             if cell_id not in cells:
@@ -82,9 +98,6 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
             yield f"a comparison is of the unknown kind {planned.kind!r}", "comparisons"
         if planned.baseline == planned.candidate:
             yield f"{planned.baseline} is compared with its own rows", "comparisons"
-    blocks = plan.blocks
-    if not 1 <= blocks.least <= blocks.most or blocks.most_reruns < 0:
-        yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
 
 
 CELLS = StudyRule(

@@ -15,7 +15,7 @@ def _cache(run: SystemRun) -> Iterator[Flaw]:
         if cached is None:
             if state == "on":
                 yield Flaw(
-                    f"request {record.request} does not say how much of its prompt the cache served",
+                    f"request {record.request} does not say how much of its prompt was cached",
                     request=record.request,
                 )
         elif not 0 <= cached <= len(record.prompt_ids):

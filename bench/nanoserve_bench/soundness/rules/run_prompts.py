@@ -25,7 +25,7 @@ DISTINCT = RunRule(
     code="RUN015",
     name="prompts-distinct",
     sentence="No prompt stands twice in a trial.",
-    rationale="One prompt eight times is one answer and seven look-ups, on a system that remembers.",
+    rationale="One prompt eight times is one answer and seven look-ups, where answers are kept.",
     remedy="Draw distinct prompts.",
     check=_distinct,
 )
@@ -54,7 +54,7 @@ def _fresh(evidence: Evidence, inspection: Inspection) -> None:
 FRESH = StudyRule(
     code="RUN016",
     name="prompts-fresh",
-    sentence="The prompts of a block occur in no other block, warm-ups and replaced blocks included.",
+    sentence="The prompts of a block occur in no other block, be it a warm-up or replaced.",
     rationale=(
         "Blocks are the unit of the statistics and must be independent: a prompt that comes back "
         "may be answered from a cache that outlived its block. Inside a block all cells run the "

@@ -98,23 +98,33 @@ def _in_order(run: SystemRun) -> Iterator[Flaw]:
 
 def _order_flaw(record: RunRecord) -> str | None:
     """The first thing wrong with a request's stamps."""
-    arrival, submitted, finished = record.arrival_ns, record.submitted_ns, record.finished_ns
+    submitted, finished = record.submitted_ns, record.finished_ns
+    problem = _residence_flaw(record.arrival_ns, submitted, finished)
+    if problem is None and record.holds:
+        problem = _hold_flaw(record.holds, submitted, finished)
+    if problem is None and record.first_token_ns is not None:
+        problem = _first_flaw(record, record.first_token_ns)
+    if problem is None and record.token_ns:
+        problem = _token_flaw(record, record.token_ns)
+    return problem
+
+
+def _residence_flaw(arrival: int, submitted: int, finished: int | None) -> str | None:
     if arrival < 0:
         return f"the arrival is negative ({arrival})"
     if submitted < arrival:
         return f"it was submitted at {submitted}, before it arrived at {arrival}"
     if finished is not None and finished <= submitted:
         return f"it finished at {finished}, not after it was submitted at {submitted}"
-    if record.holds and (problem := _hold_flaw(record.holds, submitted, finished)):
-        return problem
-    if record.first_token_ns is not None:
-        first = record.first_token_ns
-        if first <= submitted or (finished is not None and first > finished):
-            return f"the first token at {first} lies outside of {submitted} to {finished}"
-        if record.holds and not _held(record.holds, first):
-            return f"the first token at {first} came while it held no slot"
-    if record.token_ns:
-        return _token_flaw(record, record.token_ns)
+    return None
+
+
+def _first_flaw(record: RunRecord, first: int) -> str | None:
+    submitted, finished = record.submitted_ns, record.finished_ns
+    if first <= submitted or (finished is not None and first > finished):
+        return f"the first token at {first} lies outside of {submitted} to {finished}"
+    if record.holds and not _held(record.holds, first):
+        return f"the first token at {first} came while it held no slot"
     return None
 
 

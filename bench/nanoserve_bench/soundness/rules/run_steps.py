@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from nanoserve_bench.records import StepRecord, SystemRun
 from nanoserve_bench.soundness.rule import Flaw, RunRule
@@ -19,19 +19,27 @@ def _log_agrees(run: SystemRun) -> Iterator[Flaw]:
     if not steps:
         yield Flaw("the step log has no rows")
         return
+    yield from _form_flaws(steps, run.slots)
+    if run.served_ns is None:
+        yield Flaw("there is a step log, and the requests tell no holds to hold it against")
+        return
+    yield from _jump_flaws(run, steps, run.served_ns)
+
+
+def _form_flaws(steps: Sequence[StepRecord], slots: int) -> Iterator[Flaw]:
     for number, (earlier, later) in enumerate(itertools.pairwise(steps)):
         if later.start_ns <= earlier.start_ns:
             yield Flaw(f"step {number + 1} starts at {later.start_ns} ns, not after step {number}")
     for number, step in enumerate(steps):
-        if problem := _row_flaw(step, run.slots):
+        if problem := _row_flaw(step, slots):
             yield Flaw(f"step {number} {problem}", evidence=str(step))
     if steps[-1].holders:
         yield Flaw(
             f"the log ends while {steps[-1].holders} slots are held: the last row must have none"
         )
-    if run.served_ns is None:
-        yield Flaw("there is a step log, and the requests tell no holds to hold it against")
-        return
+
+
+def _jump_flaws(run: SystemRun, steps: Sequence[StepRecord], served_ns: int) -> Iterator[Flaw]:
     # Two step functions are equal exactly when their jumps are.
     jumps: dict[int, int] = defaultdict(int)
     before = 0
@@ -50,7 +58,7 @@ def _log_agrees(run: SystemRun) -> Iterator[Flaw]:
         )
         yield Flaw(
             f"the step log and the holds disagree from {differing[0]} ns on: the log adds up to "
-            f"{logged} slot-ns, the holds to {run.served_ns}",
+            f"{logged} slot-ns, the holds to {served_ns}",
             evidence=f"instants at which they differ: {' '.join(map(str, differing[:5]))}",
         )
 

@@ -45,12 +45,12 @@ def _wall(evidence: Evidence, inspection: Inspection) -> None:
 WALL = StudyRule(
     code="RUN014",
     name="wall-agrees",
-    sentence="The wall of the requests fits into the wall that the parent saw, and nearly fills it.",
+    sentence="The wall of the requests fits into the wall that the parent saw and nearly fills it.",
     rationale=(
         "Work done before the first stamp, or after the last, is free in the worker's figures and "
         "is not free for whoever waits. The parent's wall may exceed the worker's by 50 ms and 2 % "
         "for handing over the trial and its answer."
     ),
-    remedy="Do preparations at launch, and let the first stamp be the arrival of the first request.",
+    remedy="Prepare at launch, and let the first stamp be the arrival of the first request.",
     check=_wall,
 )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator, Sequence
 
+from nanoserve_bench.plan import Start
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.rule import Inspection, StudyRule
 
@@ -13,65 +15,55 @@ MOST_EMPTY_STARTS = 3
 
 def _ledger(evidence: Evidence, inspection: Inspection) -> None:
     manifest = evidence.results.manifest
-    ledger = manifest.ledger
-    inspection.saw(len(ledger))
+    done = len({trial.block for trial in evidence.trials})
+    inspection.saw(len(manifest.ledger))
+    for index, message in (
+        *_constancy(manifest.ledger, manifest.machine),
+        *_succession(manifest.ledger, done),
+    ):
+        inspection.refuse_study(message, file="manifest.json", column=f"ledger[{index}]")
 
-    def refuse(message: str, index: int | None = None) -> None:
-        column = "ledger" if index is None else f"ledger[{index}]"
-        inspection.refuse_study(message, file="manifest.json", column=column)
 
-    if not ledger:
-        return
-    first = ledger[0]
-    if first.first_block != 0:
-        refuse(
-            f"the first start begins at block {first.first_block}: earlier starts are missing", 0
-        )
+def _constancy(ledger: Sequence[Start], machine: str) -> Iterator[tuple[int, str]]:
     for index, start in enumerate(ledger):
         for what, value, expected in (
-            ("revision", start.revision, first.revision),
-            ("state of the working tree", start.dirty, first.dirty),
-            ("machine", start.machine, manifest.machine),
+            ("revision", start.revision, ledger[0].revision),
+            ("state of the working tree", start.dirty, ledger[0].dirty),
+            ("machine", start.machine, machine),
         ):
             if value != expected:
-                refuse(
-                    f"the {what} of start {index} is {value!r}, and the study's is {expected!r}: "
-                    "its blocks are not of one thing",
-                    index,
-                )
-    for index, (earlier, later) in enumerate(itertools.pairwise(ledger), start=1):
+                message = f"the {what} of start {index} is {value!r}, the study's is {expected!r}"
+                yield index, f"{message}: its blocks are not of one thing"
+
+
+def _succession(ledger: Sequence[Start], done: int) -> Iterator[tuple[int, str]]:
+    if not ledger:
+        return
+    if ledger[0].first_block != 0:
+        yield 0, f"the first start begins at block {ledger[0].first_block}: earlier ones are gone"
+    empty = 0
+    for index, (earlier, later) in enumerate(itertools.pairwise(ledger)):
+        empty += earlier.first_block == later.first_block
         if later.first_block < earlier.first_block:
-            refuse(
-                f"start {index} begins again at block {later.first_block}, after blocks up to "
-                f"{earlier.first_block} were there: measured blocks were thrown away",
-                index,
-            )
+            back = f"start {index + 1} goes back to block {later.first_block}"
+            yield index + 1, f"{back} from {earlier.first_block}: measured blocks were thrown away"
         if not (earlier.outcome == "interrupted" or earlier.outcome.startswith("failed")):
-            refuse(
-                f"start {index - 1} is {earlier.outcome!r}, and another start follows it: the "
-                "study does not account for both",
-                index - 1,
-            )
-    last = ledger[-1]
-    if last.outcome != "completed":
-        refuse(f"the last start is {last.outcome!r}, not completed", len(ledger) - 1)
-    done = len({trial.block for trial in evidence.trials})
-    bounds = [start.first_block for start in ledger] + [done]
-    if last.first_block > done:
-        refuse(f"the last start begins at block {last.first_block} of {done}", len(ledger) - 1)
-    # A last start may find everything measured and only write the summary.
-    empty = sum(1 for begin, end in itertools.pairwise(bounds[:-1]) if begin == end)
+            ended = f"start {index} is {earlier.outcome!r}, and another start follows it"
+            yield index, f"{ended}: the study does not account for both"
+    last = len(ledger) - 1
+    if ledger[last].outcome != "completed":
+        yield last, f"the last start is {ledger[last].outcome!r}, not completed"
+    if ledger[last].first_block > done:
+        yield last, f"the last start begins at block {ledger[last].first_block} of {done}"
     if empty > MOST_EMPTY_STARTS:
-        refuse(
-            f"{empty} starts ended without a block, and {MOST_EMPTY_STARTS} are accounted for: "
-            "what they measured is unknown"
-        )
+        count = f"{empty} starts ended without a block, {MOST_EMPTY_STARTS} are accounted for"
+        yield last, f"{count}: what they measured is unknown"
 
 
 LEDGER = StudyRule(
     code="STAT006",
     name="starts-accounted-for",
-    sentence="Every start of the plan led to the blocks that are there, on one revision and machine.",
+    sentence="Every start of the plan led to the blocks that are there, on one commit and machine.",
     rationale=(
         "The best of ten sweeps is a sweep of the noise. The manifest keeps every start: none may "
         "follow a completed one, none may throw measured blocks away, all but a few must have "

@@ -6,9 +6,10 @@ import math
 import statistics
 from collections.abc import Sequence
 
+from nanoserve_bench.plan import Cell
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.soundness.evidence import Evidence
-from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+from nanoserve_bench.soundness.rule import Inspection, StudyRule
 from nanoserve_bench.statistics import EQUIVALENCE, log_of, t_upper_tail
 
 FAMILY_ERROR = 0.01
@@ -68,7 +69,7 @@ def _settled(evidence: Evidence, inspection: Inspection) -> None:
             ratios = [first_request_logs(trial.run) for trial in trials]
             known = [ratio for ratio in ratios if ratio is not None]
             if len(known) == len(trials):
-                _check_first_request(inspection, cell.id, cell.arm, known, level, trials[0].run)
+                _check_first_request(inspection, cell, known, level, len(trials[0].run.records))
     if not inspection.examined and evidence.measured:
         inspection.not_applicable = (
             f"no cell has the {LEAST_BLOCKS} blocks that a drift could be told from"
@@ -76,22 +77,17 @@ def _settled(evidence: Evidence, inspection: Inspection) -> None:
 
 
 def _check_first_request(
-    inspection: Inspection,
-    cell: str,
-    arm: str,
-    ratios: Sequence[float],
-    level: float,
-    run: SystemRun,
+    inspection: Inspection, cell: Cell, ratios: Sequence[float], level: float, requests: int
 ) -> None:
     mean, spread = statistics.fmean(ratios), statistics.stdev(ratios)
     error = spread / math.sqrt(len(ratios))
     tail = 0.0 if error == 0 else t_upper_tail(mean / error, len(ratios) - 1)
-    cost = math.expm1(mean) / len(run.records)
+    cost = math.expm1(mean) / requests
     if cost > EQUIVALENCE and tail < level:
         inspection.refuse_cell(
             None,
-            cell,
-            arm,
+            cell.id,
+            cell.arm,
             f"the first request of its trials takes {math.expm1(mean):.1%} longer per token than "
             f"the others, which moves the cell by {cost:.1%}: the warm-up had not settled",
             evidence=f"one-sided p {tail:.2g}, below {level:.2g}",

@@ -1,0 +1,34 @@
+"""`nanoserve-bench rules` and `explain`: what the gate checks, from the rules themselves."""
+
+from __future__ import annotations
+
+import textwrap
+
+import click
+
+from nanoserve_bench.soundness.catalogue import RULES, rule_of
+
+
+@click.command()
+def rules() -> None:
+    """List every rule: its code, its name, and what a sound study satisfies."""
+    for rule in RULES:
+        click.echo(f"{rule.code:8} {rule.name:32} {rule.sentence}")
+
+
+@click.command()
+@click.argument("code")
+def explain(code: str) -> None:
+    """Explain the rule with this CODE: why it exists, and what to do when it refuses."""
+    rule = rule_of(code)
+    if rule is None:
+        known = ", ".join(rule.code for rule in RULES)
+        raise click.BadParameter(f"no rule is called {code!r}; there are: {known}")
+    click.echo(f"{rule.code} {rule.name} ({rule.family})\n")
+    for title, text in (
+        ("A sound study", rule.sentence),
+        ("Why", rule.rationale),
+        ("What to do", rule.remedy),
+    ):
+        click.echo(title)
+        click.echo(textwrap.fill(text, 88, initial_indent="  ", subsequent_indent="  ") + "\n")
