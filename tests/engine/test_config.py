@@ -68,9 +68,7 @@ def test_a_bad_value_names_key_and_value(key: str, value: Any):
 def test_all_faults_are_told_at_once():
     with pytest.raises(ConfigError) as caught:
         EngineConfig(model="", dtype="int8", max_slots=0, max_model_len=-1)
-    assert all(
-        key in str(caught.value) for key in ("model", "dtype", "max_slots", "max_model_len")
-    )
+    assert all(key in str(caught.value) for key in ("model", "dtype", "max_slots", "max_model_len"))
 
 
 def test_a_config_is_frozen_keyword_only_and_travels():

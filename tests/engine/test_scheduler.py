@@ -96,7 +96,9 @@ def test_the_token_budget_counts_decode_rows_and_holds_back_further_prompts():
         bench.add(name, 4)
     assert [name for name, *_ in rows(bench.step(1))] == ["a", "b"]
     bench.add("d", 5)
-    assert [name for name, *_ in rows(bench.step(2))] == ["a", "b", "c"], "2 + 4, and 5 are too many"
+    assert [name for name, *_ in rows(bench.step(2))] == ["a", "b", "c"], (
+        "2 + 4, and 5 are too many"
+    )
     bench.add("e", 7)
     bench.add("f", 1)
     assert [name for name, *_ in rows(bench.step(3))] == ["a", "b", "c", "d"]

@@ -1,0 +1,206 @@
+"""GGUF: files written here from Hugging Face weights come back as those weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from nanoserve import SamplingParams
+from nanoserve.errors import UnsupportedModel, WeightsMismatch
+from nanoserve.models.gguf_checkpoint import GgufCheckpoint
+from nanoserve.models.rope import inverse_frequencies
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 10_000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+
+
+def permute(weight: np.ndarray, heads: int) -> np.ndarray:
+    """What converters do to q and k: rotary halves side by side."""
+    rows, columns = weight.shape
+    halves = weight.reshape(heads, 2, rows // heads // 2, columns)
+    return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows, columns))
+
+
+def divisors(config: Any) -> np.ndarray:
+    """The table of Llama 3's rope scaling, from transformers' own frequencies."""
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    plain = LlamaRotaryEmbedding.compute_default_rope_parameters(config)[0]
+    return (plain / LlamaRotaryEmbedding(config).inv_freq).numpy()
+
+
+Change = Callable[[gguf.GGUFWriter], None]
+
+
+def write_gguf(
+    reference: Any,
+    path: Path,
+    *,
+    architecture: str = "llama",
+    quantised: gguf.GGMLQuantizationType | None = None,
+    skip: str | None = None,
+    more: Change | None = None,
+) -> Path:
+    """Write a reference model as a converter would."""
+    config = reference.model.config
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    if skip != "feed_forward_length":
+        writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    writer.add_eos_token_id(11)
+    names = {
+        "model.embed_tokens": "token_embd",
+        "model.norm": "output_norm",
+        "lm_head": "output",
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    for name, tensor in reference.model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        stem = name.removesuffix(".weight")
+        layer = ""
+        if stem.startswith("model.layers."):
+            _, _, index, stem = stem.split(".", 3)
+            layer = f"blk.{index}."
+        values = tensor.numpy()
+        if stem.endswith("q_proj"):
+            values = permute(values, config.num_attention_heads)
+        if stem.endswith("k_proj"):
+            values = permute(values, config.num_key_value_heads)
+        kind = quantised if values.ndim == 2 else None
+        data = values if kind is None else gguf.quantize(values, kind)
+        writer.add_tensor(f"{layer}{names[stem]}.weight", data, raw_dtype=kind)
+    if config.rope_parameters["rope_type"] == "llama3":
+        writer.add_tensor("rope_freqs.weight", divisors(config))
+    if more is not None:
+        more(writer)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("tied", [False, True])
+def test_every_tensor_comes_back(tied: bool, make_reference: Any, tmp_path: Path):
+    reference = make_reference(tie_word_embeddings=tied)
+    checkpoint = GgufCheckpoint(write_gguf(reference, tmp_path / "model.gguf"))
+    wanted = dict(reference.model.state_dict())
+    if tied:
+        del wanted["lm_head.weight"]
+    assert checkpoint.names() == wanted.keys()
+    for name, tensor in wanted.items():
+        assert torch.equal(checkpoint.tensor(name), tensor), name
+
+
+def test_the_config_comes_back(make_reference: Any, tmp_path: Path):
+    reference = make_reference(num_key_value_heads=1, head_dim=32, tie_word_embeddings=True)
+    config = GgufCheckpoint(write_gguf(reference, tmp_path / "model.gguf")).config
+    assert (config.num_layers, config.num_heads, config.num_kv_heads) == (3, 6, 1)
+    assert (config.head_dim, config.hidden_size, config.intermediate_size) == (32, 48, 80)
+    assert (config.vocab_size, config.max_position) == (97, 256)
+    assert config.rms_norm_eps == pytest.approx(1e-5)
+    assert config.tie_word_embeddings
+    assert config.eos_token_ids == {11}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"tie_word_embeddings": True}, {"rope_parameters": LLAMA3}],
+    ids=["untied", "tied", "rope_freqs"],
+)
+def test_logits_are_those_of_transformers(
+    changes: dict[str, Any], make_reference: Any, run_requests: Any, tmp_path: Path
+):
+    """With ``rope_freqs`` at positions far beyond the original context, where it matters."""
+    reference = make_reference(**changes)
+    path = write_gguf(reference, tmp_path / "model.gguf")
+    prompts = [list(range(90)), [5] * 7, [(7 * i) % 97 for i in range(200)]]
+    params = SamplingParams(max_tokens=5, ignore_eos=True)
+    run = run_requests(path, prompts, params, max_slots=3)
+    assert run.worst_logit(reference) < 1e-4
+
+
+def test_the_table_of_rope_frequencies_is_honoured(make_reference: Any, tmp_path: Path):
+    reference = make_reference(rope_parameters=LLAMA3)
+    rope = GgufCheckpoint(write_gguf(reference, tmp_path / "model.gguf")).config.rope
+    wanted = reference.model.model.rotary_emb.inv_freq
+    torch.testing.assert_close(inverse_frequencies(rope, 16), wanted, rtol=1e-6, atol=0)
+    assert rope.scaling is None
+
+
+@pytest.mark.parametrize("kind", [gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.F16])
+def test_quantised_tensors_are_dequantised(
+    kind: gguf.GGMLQuantizationType, make_reference: Any, tmp_path: Path
+):
+    reference = make_reference(hidden_size=64, intermediate_size=96, num_attention_heads=4)
+    checkpoint = GgufCheckpoint(write_gguf(reference, tmp_path / "model.gguf", quantised=kind))
+    for name, tensor in reference.model.state_dict().items():
+        got = checkpoint.tensor(name)
+        assert got.dtype == torch.float32
+        assert (got - tensor).abs().max() < 0.01
+
+
+def test_another_architecture_is_refused(reference: Any, tmp_path: Path):
+    path = write_gguf(reference, tmp_path / "model.gguf", architecture="gemma3")
+    with pytest.raises(UnsupportedModel, match="architecture 'gemma3' is not implemented"):
+        GgufCheckpoint(path)
+
+
+def test_a_tensor_without_a_place_is_refused(reference: Any, tmp_path: Path):
+    def bias(writer: gguf.GGUFWriter) -> None:
+        writer.add_tensor("blk.0.attn_q.bias", np.ones(96, dtype=np.float32))
+
+    path = write_gguf(reference, tmp_path / "model.gguf", more=bias)
+    with pytest.raises(UnsupportedModel, match=r"'blk\.0\.attn_q\.bias' has no place"):
+        GgufCheckpoint(path)
+
+
+def test_another_rope_scaling_is_refused(reference: Any, tmp_path: Path):
+    def yarn(writer: gguf.GGUFWriter) -> None:
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+
+    path = write_gguf(reference, tmp_path / "model.gguf", more=yarn)
+    with pytest.raises(UnsupportedModel, match="rope scaling 'yarn'"):
+        GgufCheckpoint(path)
+
+
+def test_a_missing_key_is_named(reference: Any, tmp_path: Path):
+    path = write_gguf(reference, tmp_path / "model.gguf", skip="feed_forward_length")
+    with pytest.raises(WeightsMismatch, match=r"'llama\.feed_forward_length' is missing"):
+        GgufCheckpoint(path)
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"not a model at all, but some text" * 9])
+def test_a_file_that_is_no_gguf_is_named(content: bytes, tmp_path: Path):
+    path = tmp_path / "model.gguf"
+    path.write_bytes(content)
+    with pytest.raises(WeightsMismatch, match=r"model\.gguf is not a readable GGUF file"):
+        GgufCheckpoint(path)

@@ -1,0 +1,69 @@
+"""The offline door: outputs in the order of the prompts, whatever ends when."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nanoserve import LLM, SamplingParams
+
+
+@pytest.fixture(scope="module")
+def llm() -> LLM:
+    return LLM("synthetic:tiny-llama", max_slots=2, max_model_len=64)
+
+
+def test_outputs_come_in_the_order_of_the_prompts(llm: LLM):
+    prompts = [[5, 6], [], [7] * 20, [8], [300]]
+    params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (9, 5, 3, 1, 5)]
+    outputs = llm.generate(prompts, params)
+    assert [len(output.token_ids) for output in outputs] == [9, 0, 3, 1, 0]
+    assert [output.finish_reason.value for output in outputs] == [
+        "length",
+        "error",
+        "length",
+        "length",
+        "error",
+    ]
+    alone = llm.generate([[7] * 20], params[2])
+    assert outputs[2].token_ids == alone[0].token_ids
+
+
+def test_one_setting_serves_all_prompts_and_greedy_is_the_default(llm: LLM):
+    default = llm.generate([[5], [6]])
+    asked = llm.generate([[5], [6]], SamplingParams(max_tokens=16, temperature=0.0))
+    assert [o.token_ids for o in default] == [o.token_ids for o in asked]
+
+
+def test_no_prompts_give_no_outputs(llm: LLM):
+    assert llm.generate([]) == []
+    assert llm.generate([], []) == []
+
+
+def test_settings_must_be_as_many_as_prompts(llm: LLM):
+    with pytest.raises(ValueError, match="2 params for 1 prompts"):
+        llm.generate([[5]], [SamplingParams(), SamplingParams()])
+
+
+def test_a_single_text_is_not_a_list_of_prompts(llm: LLM):
+    with pytest.raises(TypeError, match=r"wrap the text in one, \[text\]"):
+        llm.generate("hello")
+
+
+def test_ids_that_were_not_wrapped_are_errors_and_not_prompts(llm: LLM):
+    outputs: list[Any] = llm.generate([5, 6])  # type: ignore[list-item]
+    assert all("a prompt is a string or a sequence" in output.error for output in outputs)
+
+
+def test_a_step_that_raises_leaves_nothing_behind(llm: LLM, monkeypatch: pytest.MonkeyPatch):
+    def run(plan: object) -> object:
+        raise RuntimeError("the device is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.engine._runner, "run", run)
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            llm.generate([[5], [6], [7], [8]])
+    llm.engine.check_integrity()
+    assert [len(o.token_ids) for o in llm.generate([[5]], SamplingParams(max_tokens=1))] == [1]
+    assert not llm.engine.has_unfinished()

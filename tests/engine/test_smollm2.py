@@ -1,0 +1,123 @@
+"""The packaged SmolLM2-135M: token for token what ``model.generate`` says, at every slot count."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+import torch
+
+from nanoserve import LLM, SamplingParams
+from nanoserve.model_runner import ModelRunner
+from nanoserve.models.digest import weights_digest
+from nanoserve.models.weights import packaged_gguf
+
+pytestmark = [
+    pytest.mark.weights,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+NEW_TOKENS = 12
+LENGTHS = (1, 6, 15, 16, 17, 33, 6, 40)
+
+
+@pytest.fixture(scope="module")
+def llm() -> LLM:
+    return LLM("smollm2-135m", max_slots=8, max_model_len=256)
+
+
+@pytest.fixture(scope="module")
+def hf() -> Any:
+    from transformers import AutoModelForCausalLM, GgufConfig
+
+    path = packaged_gguf()
+    return AutoModelForCausalLM.from_pretrained(
+        str(path.parent),
+        gguf_file=path.name,
+        dtype=torch.float32,
+        quantization_config=GgufConfig(dequantize=True),
+    ).eval()
+
+
+@pytest.fixture(scope="module")
+def prompts() -> list[list[int]]:
+    rng = random.Random(44)
+    return [[rng.randrange(17, 49_152) for _ in range(length)] for length in LENGTHS]
+
+
+@pytest.fixture(scope="module")
+def generated(hf: Any, prompts: list[list[int]]) -> list[list[int]]:
+    outputs = []
+    for prompt in prompts:
+        output = hf.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=NEW_TOKENS,
+            do_sample=False,
+            eos_token_id=None,
+            pad_token_id=0,
+        )
+        outputs.append(output[0, len(prompt) :].tolist())
+    return outputs
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4, 8])
+def test_greedy_tokens_are_those_of_generate(
+    slots: int, llm: LLM, prompts: list[list[int]], generated: list[list[int]]
+):
+    import dataclasses
+
+    from nanoserve import Engine
+
+    runner = llm.engine._runner
+    engine = Engine(dataclasses.replace(llm.engine.config, max_slots=slots), runner=runner)
+    for index, prompt in enumerate(prompts):
+        params = SamplingParams(max_tokens=NEW_TOKENS, ignore_eos=True)
+        engine.add_request(str(index), prompt, params)
+    outputs = {}
+    most = 0
+    while engine.has_unfinished():
+        step = engine.step()
+        most = max(most, step.holders)
+        outputs |= {output.request_id: output.token_ids for output in step.outputs}
+    assert most == slots
+    assert [outputs[str(index)] for index in range(len(prompts))] == generated
+
+
+def test_the_weights_are_those_that_transformers_dequantises(llm: LLM, hf: Any):
+    assert llm.engine.weights_digest == weights_digest(hf.state_dict().items())
+
+
+def test_the_shape_is_that_of_transformers(llm: LLM, hf: Any):
+    config = llm.engine._runner.model_config
+    assert isinstance(llm.engine._runner, ModelRunner)
+    assert (config.num_layers, config.num_heads, config.num_kv_heads) == (30, 9, 3)
+    assert config.tie_word_embeddings
+    assert config.vocab_size == hf.config.vocab_size == 49_152
+    assert config.rms_norm_eps == hf.config.rms_norm_eps
+    assert config.rope.theta == hf.config.rope_parameters["rope_theta"]
+    assert config.eos_token_ids == {hf.config.eos_token_id}
+
+
+def test_text_goes_in_and_comes_out(llm: LLM):
+    text, ids = llm.generate(
+        ["The capital of France is", [504, 3575, 282, 4649, 314]], SamplingParams(max_tokens=4)
+    )
+    assert text.prompt_token_ids == ids.prompt_token_ids == [504, 3575, 282, 4649, 314]
+    assert text.text == ids.text
+    assert text.text is not None
+    assert text.text.startswith(" Paris")
+
+
+def test_an_empty_text_is_an_empty_prompt(llm: LLM):
+    (output,) = llm.generate([""])
+    assert output.error == "the prompt is empty: give at least one token"
+
+
+def test_the_models_own_eos_ends_an_answer(llm: LLM):
+    chat = "<|im_start|>user\nSay hello.<|im_end|>\n<|im_start|>assistant\n"
+    (output,) = llm.generate([chat], SamplingParams(max_tokens=100))
+    assert output.finish_reason == "stop"
+    assert output.token_ids[-1] == 2
+    assert "im_end" not in (output.text or "im_end")
