@@ -60,7 +60,7 @@ class Book:
             finalize=_printable,
         )
         environment.filters["md"] = escape_markdown
-        environment.globals["math"] = lambda tex: Markup(to_mathml(tex))  # noqa: S704 - our own
+        environment.globals["math"] = _math
         return environment
 
     def linker(self, page: str) -> Linker:
@@ -148,6 +148,10 @@ def escape_markdown(text: str) -> Markup:
     """Text as it can stand in a Markdown line, whatever characters it holds."""
     flat = " ".join(text.split())
     return Markup(_SPECIAL.sub(lambda m: _entity(m.group(1)), flat))  # noqa: S704 - escaped here
+
+
+def _math(tex: str, *, display: bool = False) -> Markup:
+    return Markup(to_mathml(tex, display=display))  # noqa: S704 - made here from our own LaTeX
 
 
 def _entity(char: str) -> str:

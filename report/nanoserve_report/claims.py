@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from nanoserve_bench.soundness import RefusedComparison, SoundCell, SoundComparison
 from nanoserve_bench.statistics import Outcome, Worth
-
 from nanoserve_report import numbers, source, spread
 from nanoserve_report.study import Section, Study, Sweep
 
@@ -55,50 +54,68 @@ def judge(study: Study) -> tuple[Claim, ...]:
         if section is None
         else spread.verdict(section)
     )
-    judged = (
-        ("Same speed at one slot",
-         "At one slot this engine and transformers are the same speed",
-         "reproduced if the ratio at one slot is no difference; refuted if faster or slower",
-         _same_speed(sweep)),
-        ("The knee is at four slots",
-         "The knee is at four slots and it goes backwards at eight.",
-         "reproduced if 1 to 2 and 2 to 4 slots are worth it and 4 to 8 is not; refuted if any of "
-         "the three is the opposite",
-         _knee(sweep)),
-        ("The same tokens",
-         "all four slot counts agreed with transformers token for token on the real model",
-         "reproduced if the gate passes every slot count against the baseline",
-         _same_tokens(sweep)),
-        ("Occupancy is not batch size",
-         "the one-slot run printed an occupancy of 4.83, which is impossible for a single row",
-         "reproduced if one slot reads a batch of 1 and a system occupancy above 1.5",
-         _gotcha(sweep)),
-        ("The mean batch is the slot count",
-         "The mean batch came out at exactly the slot count, and that is a result.",
-         "reproduced if every slot count's batch occupancy is within 1 % of it",
-         _mean_batch(sweep)),
-        ("Company costs the prefill",
-         "put HF\u2019s TTFT next to this engine\u2019s prefill (1.09x, 1.05x, 0.99x, 0.74x across "
-         "the sweep)",
-         "reproduced if the ratio at the most slots lies wholly below the one at one slot; refuted "
-         "if it does not lie below",
-         _prefill(sweep)),
-        ("The doublings reproduce, the headline wanders",
-         "The baseline is the noisy half, and the marginal numbers are the ones that reproduce.",
-         "at least three sweeps; reproduced if every doubling keeps its verdict and the doublings "
-         "spread less than the headline; refuted if they spread as much or more",
-         (reproduction.word, reproduction.sentence)),
-        ("On a card the second factor stays near 1",
-         "On a card [...] the second factor stays near 1.0, and the batch gain flows through almost "
-         "undiluted.",
-         f"reproduced if every doubling on a card keeps a second factor of at least {FREE_RIDE}; "
-         "refuted if one lies wholly below",
-         _card(study)),
-    )  # fmt: skip
-    return tuple(
-        Claim(name=name, quote=quote, rule=rule, word=word, finding=finding)
-        for name, quote, rule, (word, finding) in judged
+    return (
+        _claim(
+            "Same speed at one slot",
+            "At one slot this engine and transformers are the same speed",
+            "reproduced if the ratio at one slot is no difference; refuted if faster or slower",
+            _same_speed(sweep),
+        ),
+        _claim(
+            "The knee is at four slots",
+            "The knee is at four slots and it goes backwards at eight.",
+            "reproduced if 1 to 2 and 2 to 4 slots are worth it and 4 to 8 is not; refuted if any "
+            "of the three is the opposite",
+            _knee(sweep),
+        ),
+        _claim(
+            "The same tokens",
+            "all four slot counts agreed with transformers token for token on the real model",
+            "reproduced if the gate passes every slot count against the baseline; refuted if a "
+            "token differs",
+            _same_tokens(sweep),
+        ),
+        _claim(
+            "Occupancy is not batch size",
+            "the one-slot run printed an occupancy of 4.83, which is impossible for a single row",
+            "reproduced if one slot reads a batch of 1 and a system occupancy above 1.5",
+            _gotcha(sweep),
+        ),
+        _claim(
+            "The mean batch is the slot count",
+            "The mean batch came out at exactly the slot count, and that is a result.",
+            "reproduced if every slot count's batch occupancy is within 1 % of it",
+            _mean_batch(sweep),
+        ),
+        _claim(
+            "Company costs the prefill",
+            "put HF\u2019s TTFT next to this engine\u2019s prefill (1.09x, 1.05x, 0.99x, 0.74x "
+            "across the sweep)",
+            "reproduced if the ratio at the most slots lies wholly below the one at one slot; "
+            "refuted if it does not lie below",
+            _prefill(sweep),
+        ),
+        _claim(
+            "The doublings reproduce, the headline wanders",
+            "The baseline is the noisy half, and the marginal numbers are the ones that reproduce.",
+            "at least three sweeps; reproduced if every doubling keeps its verdict and the "
+            "doublings spread less than the headline; refuted if they spread as much or more",
+            (reproduction.word, reproduction.sentence),
+        ),
+        _claim(
+            "On a card the second factor stays near 1",
+            "On a card [...] the second factor stays near 1.0, and the batch gain flows through "
+            "almost undiluted.",
+            f"reproduced if every doubling on a card keeps a second factor of at least {FREE_RIDE};"
+            " refuted if one lies wholly below",
+            _card(study),
+        ),
     )
+
+
+def _claim(name: str, quote: str, rule: str, judged: tuple[str, str]) -> Claim:
+    word, finding = judged
+    return Claim(name=name, quote=quote, rule=rule, word=word, finding=finding)
 
 
 Judged = tuple[str, str]
@@ -202,10 +219,7 @@ def _prefill(sweep: Sweep | None) -> Judged:
     one, most = pairs[0].prefill_ratio, pairs[-1].prefill_ratio
     if one is None or most is None:
         return NOTHING
-    if most.high < one.low:
-        word = REPRODUCED
-    else:
-        word = REFUTED if most.point >= one.point else UNDECIDED
+    word = REPRODUCED if most.high < one.low else REFUTED if most.point >= one.point else UNDECIDED
     words = numbers.enumerate_words(
         [
             f"{numbers.ratio(pair.prefill_ratio).words} at {pair.candidate.slots}"

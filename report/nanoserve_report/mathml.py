@@ -11,7 +11,7 @@ write formulas the same way. In `mkdocs.yml`::
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as etree
+import xml.etree.ElementTree as ET
 
 from markdown import Markdown
 from markdown.blockprocessors import BlockProcessor
@@ -38,22 +38,24 @@ def to_mathml(tex: str, *, display: bool = False) -> str:
 
 class _InlineMath(InlineProcessor):
     def handleMatch(  # type: ignore[override]  # noqa: N802 - the library's name
-        self, m: re.Match[str], data: str
+        self,
+        m: re.Match[str],
+        data: str,  # noqa: ARG002 - the library's signature
     ) -> tuple[str, int, int]:
         assert self.md is not None  # noqa: S101 - set by the library on registration
         return self.md.htmlStash.store(to_mathml(m.group(1))), m.start(0), m.end(0)
 
 
 class _BlockMath(BlockProcessor):
-    def test(self, parent: etree.Element, block: str) -> bool:
+    def test(self, parent: ET.Element, block: str) -> bool:  # noqa: ARG002 - likewise
         return _BLOCK.match(block) is not None
 
-    def run(self, parent: etree.Element, blocks: list[str]) -> None:
+    def run(self, parent: ET.Element, blocks: list[str]) -> None:
         match = _BLOCK.match(blocks.pop(0))
         if match is None:
             return
         html = to_mathml(match.group(1).strip(), display=True)
-        box = etree.SubElement(parent, "div", {"class": "ns-formula"})
+        box = ET.SubElement(parent, "div", {"class": "ns-formula"})
         box.text = self.parser.md.htmlStash.store(html)
 
 

@@ -55,15 +55,12 @@ def shown(estimate: Estimate, unit: str = "", *, scale: float = 1.0) -> Shown:
 
 
 def ratio(estimate: Estimate) -> Shown:
-    """A ratio, with its multiplication sign."""
-    places = 2 if estimate.point < 100 else 1
+    """A ratio, with its multiplication sign: two decimals, as one reads a percent."""
+    places = 3 if estimate.point < 0.1 else 2 if estimate.point < 100 else 1
     return _shown(estimate.point, estimate.low, estimate.high, TIMES, places)
 
 
 def _shown(point: float, low: float, high: float, unit: str, places: int) -> Shown:
-    # One more decimal where the interval would otherwise print as a single number.
-    if f"{low:.{places}f}" == f"{high:.{places}f}":
-        places += 1
     return Shown(
         value=point,
         point=f"{point:,.{places}f}",
@@ -81,7 +78,7 @@ def percent(estimate: Estimate) -> Shown:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """`1 finding`, `3 findings`, `no findings`."""
     word = noun if number == 1 else plural or f"{noun}s"
-    return f"{number if number else 'no'} {word}"
+    return f"{number or 'no'} {word}"
 
 
 def enumerate_words(items: list[str]) -> str:

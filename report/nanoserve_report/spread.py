@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nanoserve_bench.statistics import Estimate
-
 from nanoserve_report import numbers
 from nanoserve_report.figures import style
 from nanoserve_report.study import Section
@@ -49,55 +48,54 @@ class Reproduction:
     sentence: str
 
 
+def comparable(section: Section) -> bool:
+    """Whether at least two sweeps have something sound to set side by side."""
+    return len([s for s in section.sweeps if s.sound_rivals or s.sound_marginals]) > 1
+
+
+Values = dict[tuple[str, int], dict[str, tuple[Estimate, str]]]
+"""By arm and slots, and by run: the estimate and its verdict."""
+
+
 def headline(section: Section) -> tuple[Line, ...]:
     """The speedup of every rival cell over the headline baseline."""
-    found: dict[tuple[str, int], dict[str, tuple[Estimate, str]]] = defaultdict(dict)
+    found: Values = defaultdict(dict)
     for sweep in section.sweeps:
         for pair in sweep.sound_rivals:
             if pair.baseline.arm == sweep.plan.headline_baseline:
                 key = (pair.candidate.arm, pair.candidate.slots)
                 found[key][sweep.name] = (pair.speedup, pair.verdict)
-    several = len({arm for arm, _ in found}) > 1
-    return tuple(
-        _line("speedup", arm, slots, f"{slots} slots" if slots > 1 else "1 slot", style.BATCH,
-              found[arm, slots], several=several)
-        for arm, slots in sorted(found)
-    )  # fmt: skip
+    return _lines("speedup", found, style.BATCH)
 
 
 def doublings(section: Section) -> tuple[Line, ...]:
     """The product of every doubling."""
-    found: dict[tuple[str, int], dict[str, tuple[Estimate, str]]] = defaultdict(dict)
+    found: Values = defaultdict(dict)
     for sweep in section.sweeps:
         for item in sweep.sound_marginals:
             found[item.lower.arm, item.lower.slots][sweep.name] = (item.product, item.verdict)
+    return _lines("doubling", found, style.SLOT)
+
+
+def _lines(quantity: str, found: Values, role: style.Role) -> tuple[Line, ...]:
     several = len({arm for arm, _ in found}) > 1
-    return tuple(
-        _line("doubling", arm, slots, f"{slots} \N{RIGHTWARDS ARROW} {2 * slots}", style.SLOT,
-              found[arm, slots], several=several)
-        for arm, slots in sorted(found)
-    )  # fmt: skip
-
-
-def _line(
-    quantity: str,
-    arm: str,
-    slots: int,
-    label: str,
-    role: style.Role,
-    values: Mapping[str, tuple[Estimate, str]],
-    *,
-    several: bool,
-) -> Line:
-    return Line(
-        quantity=quantity,
-        arm=arm,
-        slots=slots,
-        label=f"{arm}\n{label}" if several else label,
-        role=role,
-        by_run={name: estimate for name, (estimate, _) in values.items()},
-        verdicts=tuple(word for _, word in values.values()),
-    )
+    made = []
+    for (arm, slots), values in sorted(found.items()):
+        label = f"{slots} \N{RIGHTWARDS ARROW} {2 * slots}"
+        if quantity == "speedup":
+            label = _slots(slots)
+        made.append(
+            Line(
+                quantity=quantity,
+                arm=arm,
+                slots=slots,
+                label=f"{arm}\n{label}" if several else label,
+                role=role,
+                by_run={name: estimate for name, (estimate, _) in values.items()},
+                verdicts=tuple(word for _, word in values.values()),
+            )
+        )
+    return tuple(made)
 
 
 def _widest(lines: Iterable[Line]) -> Line | None:

@@ -80,6 +80,11 @@ class Folder:
         return None if self.results is None else self.results.plan
 
     @property
+    def refusing(self) -> tuple[Finding, ...]:
+        """The findings that no plan acknowledged."""
+        return self.verdict.unacknowledged
+
+    @property
     def status(self) -> Status:
         """How it stands."""
         if self.results is None:
@@ -222,11 +227,10 @@ class Section:
     @property
     def lead(self) -> Sweep:
         """The sweep to show: the newest that has a ratio, else the newest with a sound cell."""
-        for wanted in (lambda s: s.sound_rivals, lambda s: s.sound_cells, lambda s: True):
-            for sweep in reversed(self.sweeps):
-                if wanted(sweep):
-                    return sweep
-        raise StudyError("a section without sweeps")
+        newest_first = self.sweeps[::-1]
+        with_ratio = (sweep for sweep in newest_first if sweep.sound_rivals)
+        with_cell = (sweep for sweep in newest_first if sweep.sound_cells)
+        return next(with_ratio, None) or next(with_cell, None) or newest_first[0]
 
     @property
     def slug(self) -> str:

@@ -94,13 +94,17 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table with a caption; rows marked in `strong` stand out (a baseline)."""
+    """A table with a caption; rows marked in `strong` stand out (a baseline).
+
+    A `prose` table holds sentences: on a narrow screen its rows are stacked, empty cells left out.
+    """
 
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     strong: frozenset[int] = field(default_factory=frozenset)
     sortable: bool = True
+    prose: bool = False
 
     def __post_init__(self) -> None:
         """Every row has a cell for every column."""
@@ -110,14 +114,14 @@ class Table:
                     f"table {self.caption!r}: {len(row)} cells for {len(self.columns)} columns"
                 )
 
-    def spans(self, row: tuple[Cell, ...]) -> list[tuple[Cell, int]]:
-        """A row's cells with their width in columns: equal holes side by side become one."""
-        merged: list[tuple[Cell, int]] = []
-        for cell in row:
+    def spans(self, row: tuple[Cell, ...]) -> list[tuple[Cell, int, str]]:
+        """A row's cells with their width in columns and their head; equal holes become one."""
+        merged: list[tuple[Cell, int, str]] = []
+        for cell, column in zip(row, self.columns, strict=True):
             if merged and isinstance(cell, Hole) and merged[-1][0] == cell:
-                merged[-1] = (cell, merged[-1][1] + 1)
+                merged[-1] = (cell, merged[-1][1] + 1, merged[-1][2])
             else:
-                merged.append((cell, 1))
+                merged.append((cell, 1, column.label))
         return merged
 
     def __iter__(self) -> Iterator[tuple[Cell, ...]]:

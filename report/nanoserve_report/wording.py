@@ -11,7 +11,6 @@ from collections.abc import Iterable
 
 from nanoserve_bench.plan import SkippedDevice
 from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
-
 from nanoserve_report import numbers
 from nanoserve_report.study import Section, Study, Sweep
 

@@ -1,15 +1,16 @@
 """CPU versus card: what one row still produces after each doubling, device by device.
 
 A second factor of 1.0 is a free ride (the doubling flows through undiluted), 0.5 is the line where
-a full doubling of the batch buys nothing. A device that was looked for and not measured is a hatched
-panel with its reason, never a number.
+a full doubling of the batch buys nothing. A device that was looked for and not measured is a
+hatched panel with its reason, never a number.
 """
 
 from __future__ import annotations
 
+from matplotlib.axes import Axes
+
 from nanoserve_bench.plan import SkippedDevice
 from nanoserve_bench.soundness import SoundMarginal
-
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
@@ -78,7 +79,7 @@ def _limits(sections: tuple[Section, ...]) -> tuple[float, float]:
     return min(values) / 1.12, max(values) * 1.25
 
 
-def _measured(axes: style.Axes, section: Section, low: float, high: float) -> None:
+def _measured(axes: Axes, section: Section, low: float, high: float) -> None:
     items = section.lead.marginals
     style.row_axis(axes, [wording.doubling(item.lower.slots) for item in items] or [""])
     style.log_axis(axes, low, high, "", suffix=numbers.TIMES)
@@ -111,21 +112,21 @@ def _measured(axes: style.Axes, section: Section, low: float, high: float) -> No
         style.hole(axes, 0, 0.8, "no doubling was measured")
 
 
-def _hole(axes: style.Axes, hole: SkippedDevice, low: float, high: float) -> None:
+def _hole(axes: Axes, hole: SkippedDevice, low: float, high: float) -> None:
     style.row_axis(axes, [""])
     style.log_axis(axes, low, high, "", suffix=numbers.TIMES)
     _title(axes, hole.device)
     style.hole(axes, 0, 1.0, wording.wrap(wording.not_measured(hole), 44))
 
 
-def _title(axes: style.Axes, words: str) -> None:
+def _title(axes: Axes, words: str) -> None:
     axes.set_title(
         wording.wrap(words, 52), loc="left", fontsize=style.FONT_PT, color=style.INK.sentinel,
         fontweight="bold", pad=11,
     )  # fmt: skip
 
 
-def _lines(axes: style.Axes) -> None:
+def _lines(axes: Axes) -> None:
     style.reference_line(axes, 0.5, "buys nothing")
     style.reference_line(axes, 1.0, "free ride")
 

@@ -10,8 +10,9 @@ step is so easy to miss.
 
 from __future__ import annotations
 
-from nanoserve_bench.soundness import SoundCell
+from matplotlib.axes import Axes
 
+from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
@@ -68,12 +69,11 @@ def _limits(cells: tuple[SoundCell, ...]) -> tuple[float, float]:
     values = [1.0]
     for cell in cells:
         for estimate in (cell.throughput, cell.batch_occupancy, cell.system_occupancy):
-            if estimate is not None:
-                values.append(estimate.point)
+            values += [] if estimate is None else [estimate.point]
     return min(values) / 1.35, max(values) * 4.0
 
 
-def _cell(axes: style.Axes, y: int, cell: SoundCell) -> None:
+def _cell(axes: Axes, y: int, cell: SoundCell) -> None:
     axes.axhspan(y - 0.45, y + 0.45, color=style.GRID.sentinel, alpha=0.25, linewidth=0, zorder=0)
     batch, slot = cell.batch_occupancy, cell.tokens_per_slot_second
     if batch is not None and slot is not None:

@@ -6,8 +6,9 @@ undecided. Shape, position and word all say which; colour only repeats it.
 
 from __future__ import annotations
 
-from nanoserve_bench.soundness import SoundMarginal
+from matplotlib.axes import Axes
 
+from nanoserve_bench.soundness import SoundMarginal
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
@@ -66,7 +67,7 @@ def _limits(items: tuple[SoundMarginal, ...]) -> tuple[float, float]:
     return min(low / 1.06, 0.92), max(high * 2.2, 1.7)
 
 
-def _row(axes: style.Axes, y: int, item: SoundMarginal) -> None:
+def _row(axes: Axes, y: int, item: SoundMarginal) -> None:
     product = item.product
     _, role = style.VERDICT_MARKS[item.verdict]
     axes.plot([1.0, product.point], [y, y], color=style.GRID.sentinel, linewidth=3.0, zorder=1)

@@ -6,8 +6,9 @@ as a batch credits a scheduler with having a queue: at one slot it can read well
 
 from __future__ import annotations
 
-from nanoserve_bench.soundness import SoundCell
+from matplotlib.axes import Axes
 
+from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
@@ -54,7 +55,7 @@ def draw(sweep: Sweep) -> Drawing:
     )
 
 
-def _bar(axes: style.Axes, y: int, cell: SoundCell) -> None:
+def _bar(axes: Axes, y: int, cell: SoundCell) -> None:
     system = cell.system_occupancy.point
     batch = cell.batch_occupancy
     held = 0.0 if batch is None else batch.point

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nanoserve_report import numbers, spread, wording
+from matplotlib.axes import Axes
+
+from nanoserve_report import spread, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
 from nanoserve_report.spread import Line
-from nanoserve_report.study import Section
+from nanoserve_report.study import Section, Sweep
 
 COLUMNS = ("quantity", "arm", "slots", "run", "point", "low", "high", "hole")
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")
@@ -47,12 +49,22 @@ def draw(section: Section) -> Drawing:
             for y, line in enumerate(lines):
                 _line(panel, y, line, names)
             if any(line.spread for line in lines):
-                panel.set_title("max / min", loc="right", fontsize=style.SMALL_PT,
-                                color=style.MUTED.sentinel)
+                panel.set_title(
+                    "max / min", loc="right", fontsize=style.SMALL_PT, color=style.MUTED.sentinel
+                )
             if not lines:
                 style.hole(panel, 0, 0.8, "nothing sound to set side by side")
         axes[-1].set_xlabel("times (log; one scale for both panels)")
-        style.shapes(figure, [(name, SHAPES[i % len(SHAPES)]) for i, name in enumerate(names)])
+        style.shapes(
+            figure,
+            [
+                (
+                    sweep.name if _sound(sweep) else f"{sweep.name} (refused)",
+                    SHAPES[i % len(SHAPES)],
+                )
+                for i, sweep in enumerate(section.sweeps)
+            ],
+        )
     return Drawing(
         name="reproducibility",
         title="What reproduces from sweep to sweep",
@@ -68,6 +80,10 @@ def draw(section: Section) -> Drawing:
     )
 
 
+def _sound(sweep: Sweep) -> bool:
+    return bool(sweep.sound_rivals or sweep.sound_marginals)
+
+
 def _limits(lines: Sequence[Line]) -> tuple[float, float]:
     values = [1.0]
     for line in lines:
@@ -76,7 +92,7 @@ def _limits(lines: Sequence[Line]) -> tuple[float, float]:
     return min(values) / 1.12, max(values) * 1.7
 
 
-def _line(axes: style.Axes, y: int, line: Line, names: Sequence[str]) -> None:
+def _line(axes: Axes, y: int, line: Line, names: Sequence[str]) -> None:
     step = 0.7 / max(1, len(names))
     for index, name in enumerate(names):
         estimate = line.by_run.get(name)

@@ -7,8 +7,10 @@ to the left. The diamond where it ends is the speedup, with its interval.
 
 from __future__ import annotations
 
-from nanoserve_bench.soundness import RefusedComparison, SoundComparison
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from nanoserve_bench.soundness import RefusedComparison, SoundComparison
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
@@ -66,7 +68,7 @@ def _limits(pairs: tuple[SoundComparison, ...]) -> tuple[float, float]:
     return min(values) / 1.25, max(values) * 2.2
 
 
-def _row(axes: style.Axes, y: int, pair: SoundComparison) -> None:
+def _row(axes: Axes, y: int, pair: SoundComparison) -> None:
     speedup, batch, slot = pair.speedup, pair.batch_factor, pair.slot_factor
     if batch is None or slot is None:
         axes.plot(
@@ -93,7 +95,7 @@ def _row(axes: style.Axes, y: int, pair: SoundComparison) -> None:
         )  # fmt: skip
 
 
-def _legend(figure: style.Figure) -> None:
+def _legend(figure: Figure) -> None:
     style.legend(
         figure,
         (("batch factor", style.BATCH), ("per-slot-second factor", style.SLOT)),

@@ -85,7 +85,7 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
 
 
 def _reproduction(book: Book, section: Section, stem: str, linker: Linker) -> dict[str, Any] | None:
-    if len(section.sweeps) < 2:
+    if not spread.comparable(section):
         return None
     return {
         "sentence": spread.verdict(section).sentence,

@@ -6,7 +6,6 @@ from typing import Any
 
 from nanoserve_bench.schema import DivergenceRow
 from nanoserve_bench.soundness import RULES, Rule
-
 from nanoserve_report import claims, numbers, source, wording
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker

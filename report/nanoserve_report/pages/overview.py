@@ -114,10 +114,13 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
 
 def _reproduction(book: Book, section: Section, linker: Linker) -> dict[str, Any]:
     setting = section.setting
-    several = len(section.sweeps) > 1
     stem = f"{setting.device}-{setting.dtype}-{section.slug}".replace(":", "-")
     return {
         "name": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
         "sentence": spread.verdict(section).sentence,
-        "figure": (book.figure(reproducibility.draw(section), stem, linker) if several else False),
+        "figure": (
+            book.figure(reproducibility.draw(section), stem, linker)
+            if spread.comparable(section)
+            else False
+        ),
     }

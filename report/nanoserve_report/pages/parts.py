@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.soundness import SoundMarginal
-
 from nanoserve_report import numbers, wording
 from nanoserve_report.study import DevicePage, Folder, Section, Status, Sweep
 from nanoserve_report.views import common

@@ -8,7 +8,6 @@ from typing import Any
 from nanoserve_bench.results import MANIFEST, PLAN
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import Acknowledged
-
 from nanoserve_report import numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker

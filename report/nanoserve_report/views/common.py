@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from nanoserve_bench.plan import Cell as PlannedCell
 from nanoserve_bench.soundness import Finding
 from nanoserve_bench.statistics import Estimate
-
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
 from nanoserve_report.study import slug
 from nanoserve_report.tables import Cell, Hole, Num, Text
 
+Fact = str | float | bool | None
 REFUSALS = "results/refusals.md"
 NO_HOLDS = "the system does not tell its slots"
 NO_STAMPS = "the system does not stamp it"
@@ -82,7 +82,7 @@ def whole(value: int) -> Num:
     return Num(value=float(value), text=f"{value:,}")
 
 
-def optional(value: str | float | bool | None, reason: str = "not recorded") -> Cell:
+def optional(value: Fact, reason: str = "not recorded") -> Cell:
     """A recorded fact, or its absence."""
     if value is None or value == "":
         return Hole(reason=reason)

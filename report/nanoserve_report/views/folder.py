@@ -8,7 +8,6 @@ from nanoserve_bench.figures import Figures
 from nanoserve_bench.plan import Fact
 from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness import RuleOutcome, SoundCell
-
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
 from nanoserve_report.study import Folder, Sweep
@@ -218,22 +217,20 @@ def contention(folder: Folder) -> Table | None:
     """What went on beside each trial: load, switches, stolen and foreign CPU time, warm-ups too."""
     if folder.results is None:
         return None
-    rows: list[tuple[Cell, ...]] = []
-    for row in folder.results.trials:
-        rows.append(
-            (
-                common.whole(row.block),
-                common.whole(row.order),
-                Text(text=row.cell),
-                Text(text="warm-up" if row.warmup else "", tone="muted"),
-                _exact(row.wall_ns / MS, places=1),
-                common.optional(row.load_before),
-                common.optional(row.involuntary_switches),
-                _ms(row.steal_ns),
-                _ms(row.other_cpu_ns),
-                _mib(row.peak_memory_bytes),
-            )
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
+        (
+            common.whole(row.block),
+            common.whole(row.order),
+            Text(text=row.cell),
+            Text(text="warm-up" if row.warmup else "", tone="muted"),
+            common.optional(row.load_before),
+            common.optional(row.involuntary_switches),
+            _ms(row.steal_ns),
+            _ms(row.other_cpu_ns),
+            _mib(row.peak_memory_bytes),
         )
+        for row in folder.results.trials
+    )
     return Table(
         caption="What went on beside each trial, as the parent saw it",
         columns=(
@@ -241,14 +238,13 @@ def contention(folder: Folder) -> Table | None:
             Column(label="order"),
             Column(label="cell", numeric=False),
             Column(label="kind", numeric=False),
-            Column(label="wall", unit="ms"),
             Column(label="load before"),
             Column(label="involuntary switches"),
             Column(label="steal", unit="ms"),
             Column(label="other CPU time", unit="ms"),
             Column(label="peak memory", unit="MiB"),
         ),
-        rows=tuple(rows),
+        rows=rows,
     )
 
 

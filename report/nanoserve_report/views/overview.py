@@ -5,7 +5,6 @@ from __future__ import annotations
 from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.soundness.rule import Rule
 from nanoserve_bench.statistics import Worth
-
 from nanoserve_report import claims, numbers, source
 from nanoserve_report.links import Linker
 from nanoserve_report.study import Folder, Status, Study, Sweep, slug
@@ -73,24 +72,23 @@ def findings(items: tuple[Finding, ...], linker: Linker) -> Table:
     return Table(
         caption="Every finding, with its place",
         columns=text_columns(
-            "rule", "arm", "cell", "against", "block", "request", "position", "file",
-            "what is wrong", "what to do",
+            "rule", "cell or arm", "against", "block", "request", "position", "file",
+            "what is wrong",
         ),
         rows=tuple(
             (
                 Text(text=item.rule, href=linker.to(common.rule_page(item.rule))),
-                Text(text=item.arm or ""),
-                Text(text=item.cell or ""),
+                Text(text=item.cell or item.arm or "the study"),
                 Text(text=item.reference_cell or ""),
                 Text(text="" if item.block is None else str(item.block)),
                 Text(text=item.request or ""),
                 Text(text="" if item.position is None else str(item.position)),
                 Text(text=place_in_file(item)),
                 Text(text=f"{item.message} {item.evidence}".strip()),
-                Text(text=item.hint),
             )
             for item in items
         ),
+        prose=True,
     )  # fmt: skip
 
 
@@ -114,6 +112,7 @@ def claim_table(items: tuple[claims.Claim, ...]) -> Table:
             for item in items
         ),
         sortable=False,
+        prose=True,
     )
 
 
@@ -234,6 +233,7 @@ def rule_table(rules: tuple[Rule, ...], linker: Linker) -> Table:
             )
             for rule in rules
         ),
+        prose=True,
     )
 
 

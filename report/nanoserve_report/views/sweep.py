@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from nanoserve_bench.soundness import SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.statistics import Estimate
-
 from nanoserve_report.links import Linker
 from nanoserve_report.study import AnyCell, AnyMarginal, Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Table, Text
@@ -29,7 +28,7 @@ def _baseline_rows(sweep: Sweep) -> frozenset[int]:
 def throughput(sweep: Sweep, linker: Linker) -> Table:
     """The sweep table: what the box did, and what that is against the named baseline."""
     baseline = sweep.plan.headline_baseline
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for cell in sweep.cells:
         if not isinstance(cell, SoundCell):
             hole = common.refused(cell.findings, sweep.name, linker)
@@ -87,7 +86,7 @@ def _verdict(sweep: Sweep, cell: SoundCell, linker: Linker) -> Cell:
 
 def factors(sweep: Sweep, linker: Linker) -> Table:
     """Every planned pair and its factors, self comparisons included."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for pair in sweep.comparisons:
         names = (
             Text(text=common.name_of(pair.candidate)),
@@ -159,7 +158,7 @@ def _doubling(sweep: Sweep, item: AnyMarginal, linker: Linker) -> tuple[Cell, ..
 def prefill(sweep: Sweep, linker: Linker) -> Table:
     """The engine's prefill beside the baseline's TTFT, which is a prefill where nobody queues."""
     cells = {cell.cell.id: cell for cell in sweep.cells}
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for pair in sweep.rivals:
         alone = pair.candidate.slots == 1
         names = (
@@ -203,7 +202,7 @@ def _ms(cell: AnyCell | None, figure: str) -> Cell:
 
 def latencies(sweep: Sweep, linker: Linker) -> Table:
     """What a request waited for, loaded as it was."""
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for cell in sweep.cells:
         if not isinstance(cell, SoundCell):
             hole = common.refused(cell.findings, sweep.name, linker)

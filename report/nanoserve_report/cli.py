@@ -1,0 +1,156 @@
+"""`nanoserve-report`: build the pages and the site, check them, publish a version.
+
+Exit codes: 0 everything is sound and in place; 1 something unsound is not acknowledged (the site is
+built all the same and shows it), or a check failed; 2 the command could not do its work.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from nanoserve_bench.errors import BenchError
+from nanoserve_report.book import Book, BookError
+from nanoserve_report.pages import compose
+from nanoserve_report.publish import PublishError, build_site
+from nanoserve_report.publish import publish as publish_version
+from nanoserve_report.study import Study, load
+
+MOST_LINES = 20
+DEFAULT_RESULTS, DEFAULT_DOCS = Path("bench/results"), Path("docs")
+EXIT_UNSOUND, EXIT_FAILED = 1, 2
+
+_results = click.argument(
+    "results", type=click.Path(path_type=Path), default=DEFAULT_RESULTS, required=False
+)
+_docs = click.option(
+    "--docs", type=click.Path(path_type=Path, file_okay=False, exists=True), default=DEFAULT_DOCS,
+    show_default=True, help="The folder of the site's pages; mkdocs.yml stands beside it.",
+)  # fmt: skip
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="nanoserve-report")
+def cli() -> None:
+    """From judged results to a published, versioned site."""
+
+
+@cli.command()
+@_results
+@_docs
+@click.option(
+    "--site", type=click.Path(path_type=Path, file_okay=False), default=Path("site"),
+    show_default=True, help="Where the finished site goes.",
+)  # fmt: skip
+@click.option("--pages-only", is_flag=True, help="Write docs/results/ and leave the site alone.")
+def build(results: Path, docs: Path, site: Path, pages_only: bool) -> None:
+    """Judge RESULTS (default bench/results), write docs/results/, build the site strictly.
+
+    What is refused is shown as a hole with its reason. The exit code is 1 when anything is
+    unsound and was not acknowledged in its plan, or when there is nothing to show.
+    """
+    study, book = _compose(results)
+    book.write(docs)
+    click.echo(f"{len(book.files)} files written below {docs / 'results'}")
+    if not pages_only:
+        build_site(docs.resolve().parent, site, study)
+        click.echo(f"site built: {site / 'index.html'}")
+    _stop_if_unsound(study, "The pages were built and show it.")
+
+
+@cli.command()
+@_results
+@_docs
+def check(results: Path, docs: Path) -> None:
+    """Regenerate everything in memory; fail on what is unsound, stale, missing or unlinked.
+
+    Pages are compared with docs/results/ where that exists. Every link and anchor of the generated
+    pages has to lead somewhere, and every figure has to have its data.
+    """
+    study, book = _compose(results)
+    problems = [
+        f"{link.page}: links to {link.target}{f'#{link.anchor}' if link.anchor else ''}, which "
+        "does not exist"
+        for link in dict.fromkeys(book.broken_links(docs))
+    ]
+    problems += [
+        f"{name}: the figure has no data beside it"
+        for name in sorted(book.files)
+        if name.endswith(".svg") and len(book.files.get(f"{name[:-4]}.csv", b"").splitlines()) < 2
+    ]
+    if (docs / "results").is_dir():
+        problems += [f"{line}: run nanoserve-report build" for line in book.differences(docs)]
+    for problem in problems[:MOST_LINES]:
+        click.echo(problem, err=True)
+    if len(problems) > MOST_LINES:
+        click.echo(f"and {len(problems) - MOST_LINES} more", err=True)
+    _stop_if_unsound(study, "")
+    if problems:
+        sys.exit(EXIT_UNSOUND)
+    click.echo(f"{len(book.files)} files are as they should be")
+
+
+@cli.command()
+@click.argument("version")
+@click.argument("aliases", nargs=-1)
+@_docs
+@click.option(
+    "--results", type=click.Path(path_type=Path), default=DEFAULT_RESULTS, show_default=True,
+    help="The folder that holds the results folders.",
+)  # fmt: skip
+def publish(version: str, aliases: tuple[str, ...], docs: Path, results: Path) -> None:
+    """Commit the site as VERSION (with ALIASES, such as latest) to the branch gh-pages.
+
+    Everything is judged and written again first; an unsound study is not published. Nothing is
+    pushed.
+    """
+    study, book = _compose(results)
+    _stop_if_unsound(study, "Nothing was published.")
+    book.write(docs)
+    click.echo(publish_version(docs.resolve().parent, study, version, aliases))
+
+
+def _compose(results: Path) -> tuple[Study, Book]:
+    study = load(results)
+    return study, compose(study)
+
+
+def _stop_if_unsound(study: Study, consequence: str) -> None:
+    message = unsound_message(study)
+    if message:
+        click.echo(f"{message}\n{consequence}".rstrip(), err=True)
+        sys.exit(EXIT_UNSOUND)
+
+
+def unsound_message(study: Study) -> str:
+    """What is unsound and not acknowledged, rule by place, and the first thing to do."""
+    if not study.folders:
+        return (
+            "nothing to show: there is no results folder.\n"
+            "First: measure with `nanoserve-bench sweep`."
+        )
+    found = [(folder, finding) for folder in study.folders for finding in folder.refusing]
+    if not found:
+        return ""
+    lines = [f"{len(found)} finding(s) that no plan acknowledges:"]
+    lines += [f"  {folder.name}: {finding}" for folder, finding in found[:MOST_LINES]]
+    if len(found) > MOST_LINES:
+        lines.append(f"  and {len(found) - MOST_LINES} more, all on the page of refusals")
+    first = found[0][1]
+    hint = first.hint or f"Read `nanoserve-bench explain {first.rule}`."
+    return "\n".join([*lines, f"First: {hint}"])
+
+
+def main() -> None:
+    """Run the command line; what is raised on purpose ends as a message without a traceback."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except (BenchError, BookError, PublishError) as error:
+        click.echo(str(error), err=True)
+        code = EXIT_FAILED
+    sys.exit(code)
