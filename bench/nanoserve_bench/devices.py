@@ -104,11 +104,19 @@ def driver_facts() -> tuple[Fact, ...]:
         index, driver, sm_clock, memory_clock, power = (part.strip() for part in line.split(","))
         facts += [
             Fact(name=f"cuda_{index}_driver", value=driver),
-            Fact(name=f"cuda_{index}_max_sm_clock", value=sm_clock, unit="MHz"),
-            Fact(name=f"cuda_{index}_max_memory_clock", value=memory_clock, unit="MHz"),
-            Fact(name=f"cuda_{index}_power_limit", value=power, unit="W"),
+            Fact(name=f"cuda_{index}_max_sm_clock", value=_number(sm_clock), unit="MHz"),
+            Fact(name=f"cuda_{index}_max_memory_clock", value=_number(memory_clock), unit="MHz"),
+            Fact(name=f"cuda_{index}_power_limit", value=_number(power), unit="W"),
         ]
     return tuple(facts)
+
+
+def _number(text: str) -> float | None:
+    """A figure of the driver's; `[N/A]` where the card does not tell."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def choose(

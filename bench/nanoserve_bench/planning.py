@@ -26,6 +26,7 @@ from nanoserve_bench.workload import WORKLOADS
 
 DECODING = "greedy;ignore_eos"
 DEFAULT_ARMS = ("hf-generate", "hf-generate-again=hf-generate", "nanoserve")
+"""The headline baseline, the same once more (the A/A), and this engine."""
 DEFAULT_BLOCKS = 8
 QUICK_BLOCKS = 2
 """Enough to see that everything works, and too few for any verdict."""
@@ -41,7 +42,8 @@ class Choices:
     """What the person at the command line chose; everything else is measured or derived.
 
     Attributes:
-        arms: `NAME=SYSTEM`, or just `SYSTEM`; the first is the headline baseline.
+        arms: `NAME=SYSTEM`, or just `SYSTEM`; the first is the headline baseline. Where none of
+            the others is the same system, it takes part once more.
         workloads: Names of workloads.
         slots: Slot counts of concurrent systems; empty takes each workload's own.
         dtypes: Weights and activations.
@@ -81,8 +83,10 @@ def build_plan(
         PlanError: What was chosen cannot be measured.
     """
     named = [_split_arm(arm) for arm in choices.arms]
-    _refuse_twice("arm", [name for name, _ in named])
     systems = {name: find_system(system) for name, system in named}
+    named += _self_arm(named, systems)
+    _refuse_twice("arm", [name for name, _ in named])
+    systems |= {name: find_system(system) for name, system in named}
     arms = tuple(
         Arm(name=name, system=system, version=systems[name].version()) for name, system in named
     )
@@ -128,6 +132,15 @@ def _split_arm(text: str) -> tuple[str, str]:
     if not name or (equals and not system) or "/" in name:
         raise PlanError(f"{text!r} is no arm: write SYSTEM or NAME=SYSTEM, without a slash")
     return name, system or name
+
+
+def _self_arm(
+    named: Sequence[tuple[str, str]], systems: Mapping[str, type[System]]
+) -> list[tuple[str, str]]:
+    """The baseline once more where no arm is like it: without an A/A no ratio may be printed."""
+    roots = [_root(system, systems[name]) for name, system in named]
+    baseline, system = named[0]
+    return [] if roots[0] in roots[1:] else [(f"{baseline}-again", system)]
 
 
 def _refuse_twice(what: str, names: Sequence[str]) -> None:

@@ -35,6 +35,15 @@ class Progress(Protocol):
         """A block is in the files."""
 
 
+_LOG_WIDTH = 120
+
+
+def make_console() -> Console:
+    """A console as wide as the terminal; a log is wide enough for the tables."""
+    console = Console()
+    return console if console.is_terminal else Console(width=_LOG_WIDTH)
+
+
 def duration(seconds: float) -> str:
     """Seconds as a person says them."""
     minutes, rest = divmod(round(seconds), 60)

@@ -43,9 +43,9 @@ def print_standings(verdict: Verdict, console: Console) -> None:
 
 def _systems_table(verdict: Verdict, cells: list[Cell], title: str) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-    table.add_column("system")
+    table.add_column("system", no_wrap=True)
     for name in ("tok/s", "speedup", "batch", "per slot-second", "queue share"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict")
     comparisons = {comparison.candidate.id: comparison for comparison in verdict.comparisons}
     for cell in cells:
@@ -82,7 +82,7 @@ def _system_row(
 
 def _doublings_table(doublings: list[SoundMarginal]) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column("doubling")
+    table.add_column("doubling", no_wrap=True)
     for name in ("batch x", "per slot-second x", "so throughput x"):
         table.add_column(name, justify="right")
     table.add_column("verdict")

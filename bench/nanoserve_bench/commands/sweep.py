@@ -24,7 +24,7 @@ from nanoserve_bench.planning import (
     Choices,
     build_plan,
 )
-from nanoserve_bench.progress import BarProgress, PlainProgress, duration
+from nanoserve_bench.progress import BarProgress, PlainProgress, duration, make_console
 from nanoserve_bench.results import MANIFEST
 from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
@@ -63,7 +63,8 @@ Exit codes
     multiple=True,
     metavar="[NAME=]SYSTEM",
     help="A system that takes part, under a name of its own; give several. The first is the "
-    f"baseline of all ratios. [default: {', '.join(DEFAULT_ARMS)}]",
+    "baseline of all ratios, and takes part once more where no other arm is the same system: "
+    f"that A/A shows the noise. [default: {', '.join(DEFAULT_ARMS)}]",
 )
 @click.option(
     "--workload",
@@ -168,7 +169,7 @@ def sweep(
     Leave the machine alone while it runs. Stop it whenever you like: the same command goes on
     where it stopped, on the same code and machine.
     """
-    console = Console()
+    console = make_console()
     least = blocks or (QUICK_BLOCKS if quick else DEFAULT_BLOCKS)
     choices = Choices(
         arms=arms or DEFAULT_ARMS,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from nanoserve_bench.progress import make_console
 from nanoserve_bench.systems import Found, find_all
 
 
@@ -20,7 +20,7 @@ def systems() -> None:
         table.add_column(title, overflow="fold")
     for found in find_all().values():
         table.add_row(*_row(found))
-    Console().print(table)
+    make_console().print(table)
 
 
 def _row(found: Found) -> tuple[str, ...]:

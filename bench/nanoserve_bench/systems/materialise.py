@@ -11,16 +11,8 @@ import sys
 from pathlib import Path
 
 import torch
-from gguf import GGUFReader
-from huggingface_hub import snapshot_download
 from safetensors.torch import save_file
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GgufConfig,
-    LlamaConfig,
-    PretrainedConfig,
-)
+from transformers import LlamaConfig, PretrainedConfig
 
 from nanoserve.models.synthetic import SyntheticCheckpoint
 
@@ -34,6 +26,10 @@ def from_gguf(file: Path, target: Path) -> None:
     A model that was loaded from a GGUF refuses to be saved, even when it is dequantised, so its
     tensors and a clean config are saved instead.
     """
+    # The other kinds of model do without these seconds.
+    from gguf import GGUFReader  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415
+
     if any(tensor.name == "rope_freqs.weight" for tensor in GGUFReader(file).tensors):
         sys.exit(
             f"{file.name} scales its rope by a table that transformers does not read, so the "
@@ -77,6 +73,8 @@ def _save(config: PretrainedConfig, tensors: dict[str, torch.Tensor], target: Pa
 
 def from_hub(repository: str) -> Path:
     """The snapshot of a hub repository, downloaded where it is not there yet."""
+    from huggingface_hub import snapshot_download  # noqa: PLC0415 - only this kind needs it
+
     wanted = ["*.json", "*.safetensors", "tokenizer.model"]
     return Path(snapshot_download(repository, allow_patterns=wanted))
 

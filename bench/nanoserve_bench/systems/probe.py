@@ -7,6 +7,7 @@ while the workers are being timed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import torch
@@ -50,13 +51,9 @@ def _one(device: str, *, built: bool, seen: bool) -> tuple[str, str | None, str 
 
 
 def _facts() -> Iterator[tuple[str, str | int | None, str]]:
-    settings = dict(
-        part.strip().split("=", 1)
-        for part in torch.__config__.show().replace("\n", ",").split(",")
-        if "=" in part
-    )
+    blas = re.search(r"BLAS_INFO=(\w+)", torch.__config__.show())
     yield "torch_build", str(torch.__version__), ""
-    yield "torch_blas", settings.get("Build settings: BLAS_INFO", settings.get("BLAS_INFO")), ""
+    yield "torch_blas", None if blas is None else blas[1], ""
     yield "torch_cpu_capability", torch.backends.cpu.get_cpu_capability(), ""
     onednn = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     yield "torch_onednn", "on" if onednn else "off", ""

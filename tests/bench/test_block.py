@@ -1,0 +1,300 @@
+"""A block with fake systems in real workers: its rows, and the sweep around it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from pathlib import Path
+
+import pytest
+
+from nanoserve_bench import sweep, systems
+from nanoserve_bench.block import BlockRun, Study
+from nanoserve_bench.errors import PlanError, WorkerError
+from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.plan import Fact, Plan
+from nanoserve_bench.planning import Choices, build_plan
+from nanoserve_bench.results import MANIFEST, read
+from nanoserve_bench.runs import assemble, measured_blocks
+from nanoserve_bench.sweep import Sweep, stored
+from nanoserve_bench.workload import WARMUP_TOKENS, PromptBook, Vocabulary
+
+pytestmark = pytest.mark.usefixtures("fake_systems")
+MODEL = ModelFolder(
+    name="none",
+    path=Path("nowhere"),
+    source="none",
+    vocabulary=Vocabulary(size=200, special=frozenset({0})),
+    tokenizer="none",
+    weight_bytes=4096,
+)
+
+MEASURE_CEILINGS = BlockRun._measure_ceilings
+
+
+@pytest.fixture(autouse=True)
+def quiet_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ceilings, which would load torch in every block, and no neighbours of the tests."""
+    monkeypatch.setattr(BlockRun, "_measure_ceilings", lambda *_: None)
+    monkeypatch.setattr(sweep, "contention", lambda _: None)
+
+
+class Silent:
+    """A progress that keeps what it was told."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def start(self, what: str) -> None:
+        self.events.append(what)
+
+    def finish_launch(self) -> None:
+        pass
+
+    def finish_trial(self, cell: str, wall_s: float, *, warmup: bool) -> None:
+        assert wall_s > 0
+
+    def start_block(self, block: int, planned: int, replaces: int | None) -> None:
+        self.events.append(f"block {block}")
+
+    def finish_block(self, block: int, contention: str | None) -> None:
+        pass
+
+
+def plan_of(*arms: str, blocks: int = 1, slots: tuple[int, ...] = (2,), run_id: str = "r") -> Plan:
+    return build_plan(
+        Choices(arms=arms, least_blocks=blocks, most_blocks=blocks, slots=slots),
+        run_id=run_id,
+        created_at="2020-01-01T00:00:00+00:00",
+        model="none",
+        devices=("cpu",),
+        skipped_devices=(),
+        revision=None,
+        dirty=None,
+        find_system=systems.find,
+    )
+
+
+def study_of(plan: Plan) -> Study:
+    return Study(
+        plan=plan,
+        model=MODEL,
+        machine="a machine",
+        threads=1,
+        prompts=PromptBook(seed=1, workloads=plan.workloads, vocabulary=MODEL.vocabulary),
+    )
+
+
+def sweep_of(
+    plan: Plan, folder: Path, progress: Silent | None = None, facts: tuple[Fact, ...] = ()
+) -> Sweep:
+    return Sweep(study_of(plan), folder, facts=facts, progress=progress or Silent())
+
+
+def test_a_block_runs_every_cell_once_warm_and_in_the_planned_order() -> None:
+    plan = plan_of("fake", "fake-untimed", "fake-batch", blocks=2, slots=(1, 4))
+    rows = BlockRun(study_of(plan), 1, replaces=None, progress=Silent()).run()
+    assert [t.cell for t in rows.trials if t.warmup] == list(plan.orders[1])
+    assert [t.cell for t in rows.trials if not t.warmup] == list(plan.orders[1])
+    assert [t.order for t in rows.trials] == list(range(8))
+    assert [t.warmup for t in rows.trials] == [True] * 4 + [False] * 4
+    for earlier, later in itertools.pairwise(rows.trials):
+        assert later.started_ns >= earlier.started_ns + earlier.wall_ns
+    assert {r.arm: r.launch for r in rows.systems} == {
+        "fake": 3,
+        "fake-untimed": 4,
+        "fake-batch": 5,
+    }
+    launches = {r.launch: r for r in rows.systems}
+    assert all(launches[t.launch].arm == t.cell.split("/")[0] for t in rows.trials)
+
+
+def test_all_cells_of_a_block_run_the_same_prompts() -> None:
+    plan = plan_of("fake", "fake-untimed", "fake-batch", slots=(1, 4))
+    study = study_of(plan)
+    rows = BlockRun(study, 0, replaces=None, progress=Silent()).run()
+    by_trial: dict[tuple[str, bool], list[str]] = {}
+    for row in rows.requests:
+        by_trial.setdefault((row.cell, row.warmup), []).append(row.prompt_sha256)
+    measured = {tuple(v) for (_, warmup), v in by_trial.items() if not warmup}
+    assert len(measured) == 1
+    warm = {digest for (_, warmup), v in by_trial.items() if warmup for digest in v}
+    assert not warm & set(next(iter(measured)))
+    assert len(by_trial["fake-batch/cpu/float32/4/day44", True]) == 4
+    assert {r.max_tokens for r in rows.requests if r.warmup} == {WARMUP_TOKENS}
+    assert {r.max_tokens for r in rows.requests if not r.warmup} == {16}
+
+
+def test_what_a_system_does_not_stamp_stays_empty() -> None:
+    rows = BlockRun(
+        study_of(plan_of("fake", "fake-untimed")), 0, replaces=None, progress=Silent()
+    ).run()
+    for row in rows.requests:
+        timed = row.cell.startswith("fake/")
+        assert (row.first_token_ns is not None) is timed
+        assert (row.token_ns is not None) is timed
+    assert {r.arm: r.stamps for r in rows.systems} == {
+        "fake": "holds first_token tokens",
+        "fake-untimed": "holds",
+    }
+    assert rows.steps == ()
+
+
+def test_a_divergence_is_looked_into_by_the_baseline() -> None:
+    plan = plan_of("fake", "fake-untimed", "fake-wrong")
+    rows = BlockRun(study_of(plan), 0, replaces=None, progress=Silent()).run()
+    assert rows.divergences
+    outputs = {row.request: row for row in rows.requests if row.cell.startswith("fake-wrong/")}
+    for row in rows.divergences:
+        assert (row.cell, row.reference_cell) == (
+            "fake-wrong/cpu/float32/1/day44",
+            "fake/cpu/float32/1/day44",
+        )
+        assert (row.position, row.kind, row.top2_margin) == (2, "bug", 1.0)
+        assert row.token_id is not None
+        assert row.reference_token_id is not None
+        assert row.token_id == (row.reference_token_id + 1) % 200
+        assert row.request in outputs
+    wrong = {r.request for r in rows.divergences}
+    assert 0 < len(wrong) < 8
+
+
+def test_a_baseline_that_cannot_triage_records_nothing() -> None:
+    plan = plan_of("fake-batch", "fake-wrong", slots=(1,))
+    rows = BlockRun(study_of(plan), 0, replaces=None, progress=Silent()).run()
+    assert rows.divergences == ()
+
+
+def test_the_ceilings_are_measured_once_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BlockRun, "_measure_ceilings", MEASURE_CEILINGS)
+    rows = BlockRun(
+        study_of(plan_of("fake", "fake-batch")), 0, replaces=None, progress=Silent()
+    ).run()
+    (row,) = rows.ceilings
+    assert (row.device, row.dtype, row.buffer_bytes) == ("cpu", "float32", 4096)
+    assert row.read_bytes_per_s > 1e8
+    assert row.matmul_flop_per_s > 1e8
+
+
+def test_a_sweep_writes_a_folder_that_reads_back_whole(tmp_path: Path) -> None:
+    plan = plan_of("fake", "fake-untimed", "fake-batch", blocks=2)
+    sweep_of(plan, tmp_path / "r").run()
+    results = read(tmp_path / "r")
+    assert results.manifest.complete
+    assert measured_blocks(results) == (0, 1)
+    assert [start.outcome for start in results.manifest.ledger] == ["completed"]
+    assert len(assemble(results)) == 2 * 2 * len(plan.cells)
+    assert [row.cell for row in results.sweep] == [cell.id for cell in plan.cells]
+    assert len({row.launch for row in results.systems}) == 6
+    for run in assemble(results).values():
+        assert run.identity_gaps() == (0, 0)
+
+
+def test_a_finished_sweep_is_left_alone(tmp_path: Path) -> None:
+    plan = plan_of("fake", "fake-untimed")
+    sweep_of(plan, tmp_path / "r").run()
+    before = (tmp_path / "r" / MANIFEST).read_bytes()
+    again = Silent()
+    sweep_of(plan, tmp_path / "r", again).run()
+    assert again.events == []
+    assert (tmp_path / "r" / MANIFEST).read_bytes() == before
+
+
+def test_a_failed_worker_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Path) -> None:
+    plan = plan_of("fake", "fake-untimed", blocks=2)
+    progress = Silent()
+
+    class Failing(Silent):
+        def start_block(self, block: int, planned: int, replaces: int | None) -> None:
+            if block == 1:
+                raise WorkerError("the worker of fake (cpu) died\nwith a long story")
+
+    with pytest.raises(WorkerError):
+        sweep_of(plan, tmp_path / "r", Failing()).run()
+    manifest = stored(tmp_path / "r")[1]
+    assert manifest.blocks_done == 1
+    assert manifest.ledger[-1].outcome == "failed: the worker of fake (cpu) died"
+    sweep_of(plan, tmp_path / "r", progress).run()
+    assert "block 0" not in progress.events
+    ledger = read(tmp_path / "r").manifest.ledger
+    assert [(start.first_block, start.outcome) for start in ledger] == [
+        (0, "failed: the worker of fake (cpu) died"),
+        (1, "completed"),
+    ]
+
+
+@pytest.mark.parametrize("arm", ["fake-dying", "fake-raising", "fake-rubbish"])
+def test_a_system_that_fails_leaves_no_worker_and_no_block(tmp_path: Path, arm: str) -> None:
+    plan = plan_of("fake", "fake-untimed", arm)
+    with pytest.raises(WorkerError, match=arm):
+        sweep_of(plan, tmp_path / "r").run()
+    manifest = stored(tmp_path / "r")[1]
+    assert (manifest.blocks_done, manifest.complete) == (0, False)
+    assert manifest.ledger[0].outcome.startswith(f"failed: the worker of {arm} (cpu)")
+
+
+def test_ctrl_c_is_an_interruption_in_the_ledger(tmp_path: Path) -> None:
+    class Pressed(Silent):
+        def start(self, what: str) -> None:
+            if what.startswith("running"):
+                raise KeyboardInterrupt
+
+    plan = plan_of("fake", "fake-untimed")
+    with pytest.raises(KeyboardInterrupt):
+        sweep_of(plan, tmp_path / "r", Pressed()).run()
+    assert stored(tmp_path / "r")[1].ledger[0].outcome == "interrupted"
+    sweep_of(plan, tmp_path / "r").run()
+    assert read(tmp_path / "r").manifest.complete
+
+
+def test_another_plan_machine_or_code_does_not_go_on(tmp_path: Path) -> None:
+    plan = plan_of("fake", "fake-untimed", blocks=2)
+    sources = (Fact(name="sources", value="abc"),)
+
+    class Pressed(Silent):
+        def start_block(self, block: int, planned: int, replaces: int | None) -> None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep_of(plan, tmp_path / "r", Pressed(), sources).run()
+    before = (tmp_path / "r" / MANIFEST).read_bytes()
+    longer = plan_of("fake", "fake-untimed", blocks=3)
+    with pytest.raises(PlanError, match="blocks:"):
+        sweep_of(longer, tmp_path / "r", facts=sources).run()
+    with pytest.raises(PlanError, match="sources: abc, now def"):
+        sweep_of(plan, tmp_path / "r", facts=(Fact(name="sources", value="def"),)).run()
+    moved = Sweep(
+        dataclasses.replace(study_of(plan), machine="another machine"),
+        tmp_path / "r",
+        facts=sources,
+        progress=Silent(),
+    )
+    with pytest.raises(PlanError, match="machine: a machine, now another machine"):
+        moved.run()
+    assert (tmp_path / "r" / MANIFEST).read_bytes() == before
+
+
+def test_a_contended_block_is_kept_and_run_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        sweep, "contention", lambda trial: "a neighbour" if trial.block == 0 else None
+    )
+    plan = plan_of("fake", "fake-untimed", blocks=2)
+    sweep_of(plan, tmp_path / "r").run()
+    results = read(tmp_path / "r")
+    assert measured_blocks(results) == (1, 2)
+    assert {(t.block, t.replaces) for t in results.trials} == {(0, None), (1, None), (2, 0)}
+    prompts = [{r.prompt_sha256 for r in results.requests if r.block == b} for b in range(3)]
+    assert not prompts[0] & prompts[2]
+    ran = [t.cell for t in results.trials if t.block == 2 and not t.warmup]
+    assert ran == list(plan.orders[2])
+
+
+def test_a_folder_that_is_something_else_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "notes.txt").write_text("mine")
+    with pytest.raises(PlanError, match="is in the way"):
+        sweep_of(plan_of("fake", "fake-untimed"), tmp_path / "r").run()
+    assert (tmp_path / "r" / "notes.txt").read_text() == "mine"
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -1,0 +1,182 @@
+"""From choices to a plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import pytest
+
+from nanoserve_bench import systems
+from nanoserve_bench.errors import PlanError
+from nanoserve_bench.plan import AcknowledgedRefusal, Plan, SkippedDevice
+from nanoserve_bench.planning import Choices, build_plan, orders
+
+
+def plan_of(choices: Choices, devices: tuple[str, ...] = ("cpu",)) -> Plan:
+    return build_plan(
+        choices,
+        run_id="a-run",
+        created_at="2026-11-30T00:00:00+00:00",
+        model="a-model",
+        devices=devices,
+        skipped_devices=(SkippedDevice(device="mps", reason="not there"),),
+        revision="abc",
+        dirty=False,
+        find_system=systems.find,
+    )
+
+
+DEFAULT = plan_of(Choices())
+
+
+def test_the_default_study() -> None:
+    assert [(arm.name, arm.system) for arm in DEFAULT.arms] == [
+        ("hf-generate", "hf-generate"),
+        ("hf-generate-again", "hf-generate"),
+        ("nanoserve", "nanoserve"),
+    ]
+    assert DEFAULT.headline_baseline == "hf-generate"
+    assert [cell.id for cell in DEFAULT.cells] == [
+        "hf-generate/cpu/float32/1/day44",
+        "hf-generate-again/cpu/float32/1/day44",
+        "nanoserve/cpu/float32/1/day44",
+        "nanoserve/cpu/float32/2/day44",
+        "nanoserve/cpu/float32/4/day44",
+        "nanoserve/cpu/float32/8/day44",
+    ]
+    assert (DEFAULT.blocks.least, DEFAULT.blocks.most, DEFAULT.blocks.most_reruns) == (8, 8, 2)
+    assert DEFAULT.skipped_devices[0].reason == "not there"
+
+
+def test_every_other_cell_is_compared_with_the_headline_baseline() -> None:
+    assert {(c.candidate, c.kind) for c in DEFAULT.comparisons} == {
+        ("hf-generate-again/cpu/float32/1/day44", "self"),
+        *((f"nanoserve/cpu/float32/{n}/day44", "rival") for n in (1, 2, 4, 8)),
+    }
+    assert {c.baseline for c in DEFAULT.comparisons} == {"hf-generate/cpu/float32/1/day44"}
+
+
+def test_comparisons_stay_on_one_device_dtype_and_workload() -> None:
+    plan = plan_of(
+        Choices(workloads=("day44", "day44x32"), dtypes=("float32", "bfloat16")),
+        devices=("cpu", "cuda:0"),
+    )
+    cells = {cell.id: cell for cell in plan.cells}
+    assert len(plan.comparisons) == 2 * 2 * ((1 + 4) + (1 + 6))
+    for comparison in plan.comparisons:
+        one, other = cells[comparison.baseline], cells[comparison.candidate]
+        assert (one.device, one.dtype, one.workload) == (other.device, other.dtype, other.workload)
+
+
+def test_a_variant_counts_as_the_system_itself() -> None:
+    plan = plan_of(Choices(arms=("hf-generate", "hf-generate-untimed")))
+    assert [(c.kind, c.candidate) for c in plan.comparisons] == [
+        ("self", "hf-generate-untimed/cpu/float32/1/day44")
+    ]
+
+
+def test_a_baseline_that_would_stand_alone_takes_part_once_more() -> None:
+    plan = plan_of(Choices(arms=("base=hf-generate", "nanoserve")))
+    assert [(arm.name, arm.system) for arm in plan.arms][-1] == ("base-again", "hf-generate")
+    assert plan.headline_baseline == "base"
+
+
+def test_a_concurrent_baseline_is_met_at_the_same_slots() -> None:
+    plan = plan_of(Choices(arms=("nanoserve", "b=nanoserve", "hf-generate"), slots=(1, 4)))
+    assert {(c.baseline.split("/")[3], c.candidate) for c in plan.comparisons} == {
+        ("1", "b/cpu/float32/1/day44"),
+        ("4", "b/cpu/float32/4/day44"),
+        ("1", "hf-generate/cpu/float32/1/day44"),
+    }
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 8, 11])
+def test_an_order_holds_every_cell_once(blocks: int) -> None:
+    ids = sorted(cell.id for cell in DEFAULT.cells)
+    all_orders = list(orders(DEFAULT.cells, blocks, seed=1))
+    assert len(all_orders) == blocks
+    assert all(sorted(order) == ids for order in all_orders)
+
+
+def test_neither_side_of_a_pair_comes_first_more_often() -> None:
+    assert len(DEFAULT.orders) == 8 + 2
+    for comparison in DEFAULT.comparisons:
+        first = [
+            order.index(comparison.baseline) < order.index(comparison.candidate)
+            for order in DEFAULT.orders[:8]
+        ]
+        assert sum(first) == 4
+
+
+def test_every_cell_has_the_same_mean_place() -> None:
+    places = {
+        cell.id: sum(order.index(cell.id) for order in DEFAULT.orders[:8])
+        for cell in DEFAULT.cells
+    }
+    assert set(places.values()) == {8 * 5 // 2}
+
+
+def test_orders_follow_from_the_seed() -> None:
+    assert list(orders(DEFAULT.cells, 8, 44)) == list(DEFAULT.orders[:8])
+    assert list(orders(DEFAULT.cells, 8, 45)) != list(DEFAULT.orders[:8])
+    assert len(set(DEFAULT.orders[:8:2])) > 1
+
+
+def test_cells_of_one_device_and_dtype_stay_together() -> None:
+    plan = plan_of(Choices(dtypes=("float32", "bfloat16")), devices=("cpu", "cuda:0"))
+    cells = {cell.id: cell for cell in plan.cells}
+    for order in plan.orders:
+        grounds = [(cells[cell].device, cells[cell].dtype) for cell in order]
+        assert len(list(itertools.groupby(grounds))) == 4
+
+
+def test_a_target_lets_a_sweep_stop_between_least_and_most() -> None:
+    plan = plan_of(Choices(least_blocks=8, most_blocks=16, target=0.02))
+    assert (plan.blocks.least, plan.blocks.most, plan.blocks.target_half_width) == (8, 16, 0.02)
+    assert len(plan.orders) == 16 + plan.blocks.most_reruns
+
+
+def test_acknowledged_refusals_stand_in_the_plan() -> None:
+    refusal = AcknowledgedRefusal(
+        cell="nanoserve/cpu/float32/8/day44", rule="PAIR005", reason="known"
+    )
+    assert plan_of(Choices(acknowledged=(refusal,))).acknowledged == (refusal,)
+
+
+@pytest.mark.parametrize(
+    ("choices", "message"),
+    [
+        (lambda: Choices(arms=("nope",)), "no system is called 'nope'"),
+        (lambda: Choices(arms=("a=",)), "is no arm"),
+        (lambda: Choices(arms=("a/b=nanoserve",)), "is no arm"),
+        (lambda: Choices(arms=("nanoserve", "nanoserve")), "arm 'nanoserve' is there twice"),
+        (lambda: Choices(workloads=("day45",)), "no workload is called 'day45'"),
+        (lambda: Choices(workloads=("day44", "day44")), "is there twice"),
+        (lambda: Choices(dtypes=("float32", "float32")), "is there twice"),
+        (lambda: Choices(slots=(16,)), "16 slots do not suit day44"),
+        (lambda: Choices(slots=(0,)), "0 slots do not suit"),
+        (lambda: Choices(least_blocks=9), "no number is both"),
+        (lambda: Choices(most_blocks=9), "give a target width"),
+        (lambda: Choices(most_blocks=9, target=2.0), "a share such as 0.02"),
+        (
+            lambda: Choices(acknowledged=(AcknowledgedRefusal(cell="x", rule="r", reason="w"),)),
+            "no cell is called 'x'",
+        ),
+        (
+            lambda: Choices(
+                acknowledged=(
+                    AcknowledgedRefusal(
+                        cell="nanoserve/cpu/float32/8/day44", rule="PAIR005", reason=" "
+                    ),
+                )
+            ),
+            "say why",
+        ),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(
+    choices: Callable[[], Choices], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan_of(choices())
