@@ -159,12 +159,18 @@ def _outcome(inspection: Inspection) -> RuleOutcome:
 
 
 def _read_outcomes(findings: Sequence[Finding]) -> tuple[RuleOutcome, ...]:
+    """What the reader's rules did: all of them passed, or some refused and the rest cannot say."""
+    refused = {finding.rule for finding in findings}
     return tuple(
         RuleOutcome(
             code=rule.code,
             name=rule.name,
             examined=len(ROW_TYPES) + 2,
-            not_applicable=None,
+            not_applicable=(
+                "the folder could not be read as a whole"
+                if findings and rule.code not in refused
+                else None
+            ),
             findings=tuple(finding for finding in findings if finding.rule == rule.code),
         )
         for rule in READ_RULES

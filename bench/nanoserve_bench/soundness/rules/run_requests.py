@@ -151,13 +151,6 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
                 request=record.request,
                 position=count,
             )
-        if ignored and record.finish_reason == "stop" and count < record.max_tokens:
-            yield Flaw(
-                f"request {record.request} stopped after {count} of {record.max_tokens} tokens, "
-                f"and the decoding is declared as {run.settings.decoding}",
-                request=record.request,
-                position=count,
-            )
         if ends and not ignored:
             early = next((i for i, t in enumerate(record.output_ids[:-1]) if t in ends), None)
             if early is not None:
@@ -174,9 +167,10 @@ EOS = RunRule(
     name="eos-as-declared",
     sentence="Outputs end where the declared decoding says that they end.",
     rationale=(
-        "Under ignore_eos every request runs to its length; without it, an output that ends by "
-        "length has that length and nothing stands behind an EOS id that the decoding declares "
-        "(eos=0,2). EOS honoured on one side only is the cheapest speedup there is."
+        "An output that ends by length has exactly the tokens that were asked for, and one that "
+        "ends early says stop; where EOS is honoured, nothing stands behind an id that the "
+        "decoding declares as EOS (eos=0,2). A pad, a doubled EOS or a silent early end would all "
+        "count as tokens that somebody paid for."
     ),
     remedy="Give the EOS setting to the system in the way it really obeys, on both sides.",
     check=_eos,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from nanoserve_bench.comparison import arrival_pattern
+from nanoserve_bench.errors import RunUnsound
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.soundness.rule import Flaw, RunRule
 
@@ -16,6 +17,18 @@ SERIAL_OCCUPANCY = Fraction(98, 100)
 
 def _not_serial(run: SystemRun) -> str | None:
     return None if run.shape is Shape.SERIAL else "no run is serial"
+
+
+def _without_wall(run: SystemRun) -> bool:
+    """Whether RUN001 or RUN003 refuse the run for having no wall to be a share of."""
+    try:
+        return run.wall_ns <= 0
+    except RunUnsound:
+        return True
+
+
+def _not_serial_or_no_wall(run: SystemRun) -> str | None:
+    return _not_serial(run) or ("no serial run has a wall" if _without_wall(run) else None)
 
 
 def _serial_overlap(run: SystemRun) -> Iterator[Flaw]:
@@ -70,7 +83,7 @@ SERIAL_IDLE = RunRule(
     ),
     remedy="Send the requests back to back; do other work before the first or after the last.",
     check=_serial_idle,
-    exempt=_not_serial,
+    exempt=_not_serial_or_no_wall,
 )
 
 
@@ -81,7 +94,7 @@ def _could_not_batch(run: SystemRun) -> str | None:
         return "no run has slots and requests for two rows"
     if run.served_ns is None:
         return "the systems tell no holds, so nothing is said about their slots"
-    return None
+    return "no concurrent run has a wall" if _without_wall(run) else None
 
 
 def _never_batched(run: SystemRun) -> Iterator[Flaw]:

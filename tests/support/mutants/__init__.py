@@ -1,0 +1,19 @@
+"""Mutants: sound studies with one thing broken, and the rule that must refuse each.
+
+Every digest is right, so that no mutant is caught for having been written by hand: only the rule
+that is meant for it (and what follows from the same fault) can refuse it. The table is data, so
+that a kill table can be made by running it.
+"""
+
+from support.mutants import pairs, reports, requests, shapes, statistics
+from support.mutants.base import Mutant
+
+MUTANTS: tuple[Mutant, ...] = (
+    *requests.MUTANTS,
+    *shapes.MUTANTS,
+    *pairs.MUTANTS,
+    *statistics.MUTANTS,
+    *reports.MUTANTS,
+)
+
+__all__ = ["MUTANTS", "Mutant"]
