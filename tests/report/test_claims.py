@@ -1,0 +1,67 @@
+"""The source document's claims: quoted as they stand, judged by their rule, tried or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nanoserve_report import claims, source
+from nanoserve_report.study import Study, load
+from support.report_studies import sweep, write
+
+
+def words(study: Study) -> dict[str, str]:
+    return {claim.name: claim.word for claim in claims.judge(study)}
+
+
+def test_the_documents_shape_is_reproduced_where_it_shows(three: Study) -> None:
+    found = words(three)
+    assert found["The knee is at four slots"] == "reproduced"
+    assert found["The same tokens"] == "reproduced"
+    assert found["Occupancy is not batch size"] == "reproduced"
+    assert found["The mean batch is the slot count"] == "reproduced"
+    assert found["Company costs the prefill"] == "reproduced"
+    assert found["The doublings reproduce, the headline wanders"] == "reproduced"
+
+
+def test_a_faster_single_slot_refutes_same_speed(one: Study) -> None:
+    assert words(one)["Same speed at one slot"] == "refuted"
+
+
+def test_an_equal_single_slot_reproduces_same_speed(tmp_path: Path) -> None:
+    study = sweep(step_ms=lambda _, rows: 60.0 + 4.0 * (rows - 1))
+    found = words(load(write(tmp_path, study)))
+    assert found["Same speed at one slot"] == "reproduced"
+    assert found["The knee is at four slots"] == "refuted"
+
+
+def test_another_token_refutes_the_same_tokens(refused: Study) -> None:
+    assert words(refused)["The same tokens"] == "refuted"
+
+
+def test_a_card_that_was_not_measured_is_not_tried(one: Study) -> None:
+    assert words(one)["On a card the second factor stays near 1"] == "not tried"
+
+
+@pytest.mark.parametrize(("per_row", "word"), [(0.2, "reproduced"), (12.0, "refuted")])
+def test_a_card_is_judged_by_its_second_factor(tmp_path: Path, per_row: float, word: str) -> None:
+    study = sweep(
+        device="cuda:0",
+        step_ms=lambda system, rows: 40.0 if system != "nanoserve" else 24.0 + per_row * rows,
+    )
+    assert words(load(write(tmp_path, study)))["On a card the second factor stays near 1"] == word
+
+
+def test_nothing_measured_is_nothing_tried(tmp_path: Path) -> None:
+    assert set(words(load(tmp_path)).values()) == {"not tried"}
+
+
+def test_the_quoted_doublings_are_the_products_of_their_factors() -> None:
+    for row in source.DOUBLINGS:
+        assert row.product == pytest.approx(2 * row.slot_ratio, abs=0.015)
+
+
+def test_the_quoted_speedups_are_the_products_of_their_factors() -> None:
+    for row in source.SWEEP:
+        assert row.speedup == pytest.approx(row.batch * row.per_slot_second, abs=0.05)

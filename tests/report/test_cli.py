@@ -1,0 +1,123 @@
+"""The command line: exit codes, the one clear message, and an environment without torch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nanoserve_report.cli import main
+
+
+def run(capsys: pytest.CaptureFixture[str], monkeypatch, *arguments: object):
+    monkeypatch.setattr(sys, "argv", ["nanoserve-report", *map(str, arguments)])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    captured = capsys.readouterr()
+    return stopped.value.code or 0, captured.out, captured.err
+
+
+@pytest.fixture
+def docs(tmp_path: Path) -> Path:
+    folder = tmp_path / "docs"
+    folder.mkdir()
+    return folder
+
+
+def test_a_sound_study_builds_and_checks(capsys, monkeypatch, one_root: Path, docs: Path) -> None:
+    code, out, _ = run(capsys, monkeypatch, "build", one_root, "--docs", docs, "--pages-only")
+    assert code == 0
+    assert "files written" in out
+    code, out, err = run(capsys, monkeypatch, "check", one_root, "--docs", docs)
+    assert (code, err) == (0, "")
+
+
+def test_a_refusal_exits_1_and_says_what_to_do_first(
+    capsys, monkeypatch, refused_root: Path, docs: Path
+) -> None:
+    code, _, err = run(capsys, monkeypatch, "build", refused_root, "--docs", docs, "--pages-only")
+    assert code == 1
+    for part in ("PAIR005", "nanoserve/cpu/float32/2/day44", "request r4", "position 7", "First: "):
+        assert part in err
+    assert (docs / "results" / "index.md").is_file()
+
+
+def test_an_acknowledged_refusal_exits_0_and_stays_a_hole(
+    capsys, monkeypatch, acknowledged_root: Path, docs: Path
+) -> None:
+    code, _, _ = run(
+        capsys, monkeypatch, "build", acknowledged_root, "--docs", docs, "--pages-only"
+    )
+    assert code == 0
+    text = (docs / "results" / "refusals.md").read_text(encoding="utf-8")
+    assert "a known near-tie" in text
+
+
+def test_an_empty_root_exits_1(capsys, monkeypatch, tmp_path: Path, docs: Path) -> None:
+    (tmp_path / "results").mkdir()
+    code, _, err = run(
+        capsys, monkeypatch, "build", tmp_path / "results", "--docs", docs, "--pages-only"
+    )
+    assert code == 1
+    assert "nothing to show" in err
+    assert (docs / "results" / "index.md").is_file()
+
+
+def test_a_root_that_is_not_there_exits_2(capsys, monkeypatch, tmp_path: Path, docs: Path) -> None:
+    code, _, err = run(capsys, monkeypatch, "build", tmp_path / "no", "--docs", docs)
+    assert code == 2
+    assert "is not a folder" in err
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda page: page.write_text("x"), "results/index.md is stale"),
+        (lambda page: page.unlink(), "results/index.md is missing"),
+        (lambda page: (page.parent / "old.md").write_text("x"), "results/old.md is left over"),
+    ],
+)
+def test_check_finds_stale_missing_and_left_over_pages(
+    capsys, monkeypatch, one_root: Path, docs: Path, damage, message: str
+) -> None:
+    run(capsys, monkeypatch, "build", one_root, "--docs", docs, "--pages-only")
+    damage(docs / "results" / "index.md")
+    code, _, err = run(capsys, monkeypatch, "check", one_root, "--docs", docs)
+    assert code == 1
+    assert message in err
+
+
+def test_check_fails_on_a_refusal(capsys, monkeypatch, refused_root: Path, docs: Path) -> None:
+    code, _, err = run(capsys, monkeypatch, "check", refused_root, "--docs", docs)
+    assert code == 1
+    assert "PAIR005" in err
+
+
+def test_publish_refuses_an_unsound_study(
+    capsys, monkeypatch, refused_root: Path, docs: Path
+) -> None:
+    code, _, err = run(
+        capsys, monkeypatch, "publish", "0.1", "--docs", docs, "--results", refused_root
+    )
+    assert code == 1
+    assert "Nothing was published" in err
+
+
+def test_everything_runs_where_torch_is_absent(one_root: Path, docs: Path) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'transformers', 'nanoserve'):\n"
+        "    sys.modules[name] = None\n"
+        "import nanoserve_bench, nanoserve_report\n"
+        "from nanoserve_report.cli import main\n"
+        "main()\n"
+    )
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code, "build", str(one_root), "--docs", str(docs), "--pages-only"],
+        env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr

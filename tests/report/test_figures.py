@@ -1,0 +1,177 @@
+"""Figures: pure, reproducible to the byte, with data, with words, and with holes that say why."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib as mpl
+import pytest
+
+from nanoserve_bench.plan import SkippedDevice
+from nanoserve_report.figures import (
+    devices,
+    identity,
+    marginal,
+    occupancy,
+    reproducibility,
+    speedup,
+    style,
+)
+from nanoserve_report.figures.drawing import Drawing
+from nanoserve_report.figures.svg import render
+from nanoserve_report.study import Study
+
+OF_A_SWEEP = [identity, marginal, occupancy, speedup]
+HERE = Path(__file__).resolve()
+
+
+def all_drawings(study: Study) -> list[Drawing]:
+    section = study.sections[0]
+    drawings = [module.draw(section.lead) for module in OF_A_SWEEP]
+    return [*drawings, reproducibility.draw(section), devices.draw(study)]
+
+
+def rows(drawing: Drawing) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(drawing.to_csv())))
+
+
+def test_bytes_are_the_same_in_two_processes(three_root: Path) -> None:
+    code = (
+        "import hashlib, pathlib, sys\n"
+        "from nanoserve_report.study import load\n"
+        "from nanoserve_report.pages import compose\n"
+        "book = compose(load(pathlib.Path(sys.argv[1])))\n"
+        "for name in sorted(book.files):\n"
+        "    print(name, hashlib.sha256(book.files[name]).hexdigest())\n"
+    )
+    outputs = []
+    for seed in ("1", "2"):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        done = subprocess.run(
+            [sys.executable, "-c", code, str(three_root)],
+            env=env, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        outputs.append(done.stdout)
+    assert outputs[0].count(".svg") >= 6
+    assert outputs[0] == outputs[1]
+
+
+def test_drawing_leaves_matplotlibs_settings_alone(three: Study) -> None:
+    before = dict(mpl.rcParams)
+    all_drawings(three)
+    assert dict(mpl.rcParams) == before
+
+
+def test_an_svg_holds_only_the_colours_of_the_palette(three: Study) -> None:
+    for drawing in all_drawings(three):
+        text = render(drawing.figure).decode()
+        body = text.split("</style>", 1)[1]
+        assert not re.findall(r"(?:fill|stroke): ?#", body), drawing.name
+        assert "prefers-color-scheme: dark" in text
+        for role in style.ROLES:
+            if f"var(--{role.name})" in body:
+                assert f"--{role.name}:{role.dark}" in text
+
+
+def test_a_colour_outside_the_palette_fails(one: Study) -> None:
+    drawing = marginal.draw(one.sections[0].lead)
+    drawing.figure.axes[0].plot([1, 2], [0, 1], color="#ff0000")
+    with pytest.raises(ValueError, match="#ff0000"):
+        render(drawing.figure)
+
+
+def test_an_svg_makes_no_request_and_carries_no_date(three: Study) -> None:
+    for drawing in all_drawings(three):
+        text = render(drawing.figure).decode()
+        assert "dc:date" not in text
+        assert not re.findall(r'(?:href|src)="(?!#)', text)
+
+
+def test_every_figure_has_its_finding_in_words_and_its_data(three: Study) -> None:
+    for drawing in all_drawings(three):
+        assert len(drawing.alt) > 60
+        assert rows(drawing)
+
+
+def test_the_words_come_from_the_data(one: Study) -> None:
+    sweep = one.sections[0].lead
+    (first, *_) = sweep.sound_marginals
+    assert f"{first.product.point:.2f}" in marginal.draw(sweep).alt
+    assert first.verdict in marginal.draw(sweep).alt
+
+
+def test_the_identity_figures_data_closes(one: Study) -> None:
+    for row in rows(identity.draw(one.sections[0].lead)):
+        throughput = float(row["throughput_tok_per_s"])
+        slots = float(row["batch_occupancy_rows"]) * float(row["tokens_per_slot_second"])
+        caller = float(row["system_occupancy_requests"]) * float(row["tokens_per_request_second"])
+        assert slots == pytest.approx(throughput, rel=1e-12)
+        assert caller == pytest.approx(throughput, rel=1e-12)
+
+
+def test_the_speedups_factors_multiply_to_it(one: Study) -> None:
+    for row in rows(speedup.draw(one.sections[0].lead)):
+        product = float(row["batch_factor"]) * float(row["slot_factor"])
+        assert product == pytest.approx(float(row["speedup"]), rel=1e-12)
+
+
+def test_one_slot_shows_the_occupancy_gotcha(one: Study) -> None:
+    row = next(
+        r
+        for r in rows(occupancy.draw(one.sections[0].lead))
+        if (r["arm"], r["slots"]) == ("nanoserve", "1")
+    )
+    assert float(row["batch_occupancy_rows"]) == pytest.approx(1.0, rel=1e-2)
+    assert float(row["system_occupancy_requests"]) > 4
+
+
+def test_a_refused_pair_is_a_hole_in_drawing_and_data(refused: Study) -> None:
+    sweep = refused.sections[0].lead
+    row = next(r for r in rows(speedup.draw(sweep)) if r["slots"] == "2")
+    assert row["hole"] == "PAIR005"
+    assert not any(row[name] for name in row if name.startswith(("speedup", "batch", "slot_")))
+    assert "refused (PAIR005), drawn as a hole" in speedup.draw(sweep).alt
+    assert "hatch" in render(speedup.draw(sweep).figure).decode().lower() or b"<pattern" in render(
+        speedup.draw(sweep).figure
+    )
+    holes = [r for r in rows(marginal.draw(sweep)) if r["hole"]]
+    assert [(r["slots_from"], r["product"]) for r in holes] == [("1", ""), ("2", "")]
+
+
+def test_a_device_that_was_not_measured_is_a_hole_with_its_reason(one: Study) -> None:
+    drawing = devices.draw(one)
+    (hole,) = [row for row in rows(drawing) if row["device"] == "cuda"]
+    assert hole["hole"] == "not measured: no CUDA device is visible"
+    assert not hole["slot_ratio"]
+    assert "cuda: not measured: no CUDA device is visible" in drawing.alt
+
+
+def test_a_card_that_nobody_looked_for_is_a_hole_too() -> None:
+    assert devices.panels(Study(folders=()))[1] == (
+        SkippedDevice(device="cuda", reason="no sweep has looked for one"),
+    )
+
+
+def test_a_figure_without_data_or_words_cannot_be_made(one: Study) -> None:
+    drawing = marginal.draw(one.sections[0].lead)
+    for change in ({"rows": ()}, {"alt": "  "}):
+        with pytest.raises(ValueError, match="no data or no alternative text"):
+            Drawing(
+                **{
+                    **{name: getattr(drawing, name) for name in Drawing.__dataclass_fields__},
+                    **change,
+                }
+            )
+
+
+def test_reproducibility_has_every_sweep_of_every_quantity(three: Study) -> None:
+    found = rows(reproducibility.draw(three.sections[0]))
+    runs = {folder.name for folder in three.folders}
+    for quantity, slots in [("speedup", "8"), ("doubling", "4")]:
+        assert {r["run"] for r in found if (r["quantity"], r["slots"]) == (quantity, slots)} == runs

@@ -1,0 +1,216 @@
+"""Pages from one folder, three, a refused one, half a one, and none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from nanoserve_bench.schema import ROW_TYPES
+from nanoserve_bench.soundness import RULES
+from nanoserve_report import numbers
+from nanoserve_report.book import Book
+from nanoserve_report.pages import compose
+from nanoserve_report.study import Study, load
+from support.report_studies import REFUSED_CELL, sweep, write
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+ALWAYS = (
+    "results/index.md",
+    "results/devices/index.md",
+    "results/runs/index.md",
+    "results/refusals.md",
+    "results/rules/index.md",
+    "results/environment.md",
+    "results/self.md",
+    "results/claims.md",
+)
+"""The pages that the navigation names, so they exist whatever was measured."""
+
+
+def page(book: Book, name: str) -> str:
+    return book.files[name].decode()
+
+
+def everything(book: Book) -> str:
+    raw = re.compile(r"/data/[^/]+$")
+    return "\n".join(
+        content.decode() for name, content in sorted(book.files.items()) if not raw.search(name)
+    )
+
+
+class Balanced(HTMLParser):
+    """Whether every tag that is opened is closed in order."""
+
+    VOID = frozenset({"img", "br", "hr", "meta", "link", "input"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.faults: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.faults.append(f"{tag} at {self.getpos()}")
+
+
+@pytest.mark.parametrize("book_name", ["one_book", "three_book", "refused_book"])
+def test_pages_are_whole(book_name: str, request: pytest.FixtureRequest) -> None:
+    book = request.getfixturevalue(book_name)
+    assert set(ALWAYS) <= set(book.files)
+    broken = book.broken_links(REPOSITORY / "docs")
+    assert broken == ()
+    for name, content in book.files.items():
+        if name.endswith(".md"):
+            parser = Balanced()
+            parser.feed(content.decode())
+            assert (parser.faults, parser.open) == ([], []), name
+            assert content.decode().count("\n---\n") >= 1, name
+
+
+def test_the_navigation_names_only_pages_that_are_always_written() -> None:
+    text = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8")
+    assert set(re.findall(r": (results/\S+\.md)$", text, re.MULTILINE)) == set(ALWAYS)
+
+
+def test_the_overview_leads_with_the_shape(one: Study, one_book: Book) -> None:
+    text = page(one_book, "results/index.md")
+    assert "The last doubling worth it is 2 to 4 slots; 4 to 8 is not worth it." in text
+    first = one.sections[0].lead.sound_marginals[0]
+    shown = numbers.ratio(first.product)
+    assert text.index(f"{shown.point}{shown.unit}") < text.index("The largest ratio to")
+    best = max(one.sections[0].lead.sound_rivals, key=lambda pair: pair.speedup.point)
+    assert numbers.ratio(best.speedup).words in text
+
+
+def test_absolutes_stand_beside_the_ratio(one: Study, one_book: Book) -> None:
+    cells = {cell.cell.id: cell for cell in one.sections[0].lead.sound_cells}
+    text = page(one_book, "results/devices/cpu-float32.md")
+    for cell in cells.values():
+        shown = numbers.shown(cell.throughput)
+        assert f">{shown.point}</span>" in text
+        assert f">{shown.interval}</span>" in text
+    assert "vs hf-generate" in text
+
+
+def test_prefill_beyond_one_slot_is_labelled_in_company(one_book: Book) -> None:
+    text = page(one_book, "results/devices/cpu-float32.md")
+    assert text.count(">in company</td>") == 3
+    assert text.count(">alone</td>") == 1
+
+
+def test_the_occupancy_gotcha_is_told_with_its_own_value(one: Study, one_book: Book) -> None:
+    cell = next(
+        c
+        for c in one.sections[0].lead.sound_cells
+        if (c.cell.arm, c.cell.slots) == ("nanoserve", 1)
+    )
+    value = numbers.significant(cell.system_occupancy.point)
+    assert f"reads a system occupancy of {value} requests" in page(one_book, "results/index.md")
+
+
+def test_a_refused_comparison_has_no_number_on_any_page(
+    one: Study, one_book: Book, refused_book: Book
+) -> None:
+    sound = next(
+        pair for pair in one.sections[0].lead.sound_rivals if pair.planned.candidate == REFUSED_CELL
+    )
+    doubling = next(m for m in one.sections[0].lead.sound_marginals if m.lower.slots == 1)
+    before, after = everything(one_book), everything(refused_book)
+    for estimate in (sound.speedup, doubling.product):
+        shown = numbers.ratio(estimate)
+        for text in (f"{shown.point}{shown.unit}", shown.words, repr(estimate.point)):
+            assert text in before
+            assert text not in after
+    assert "refused: PAIR005" in after
+
+
+def test_the_refusals_page_names_rule_arm_cell_request_and_position(refused_book: Book) -> None:
+    text = page(refused_book, "results/refusals.md")
+    for part in ("PAIR005", REFUSED_CELL, ">r4</td>", ">7</td>", "requests.csv, row"):
+        assert part in text
+
+
+def test_every_folder_has_its_page_evidence_and_raw_files(three: Study, three_book: Book) -> None:
+    for folder in three.folders:
+        stem = f"results/runs/{folder.name}"
+        text = page(three_book, f"{stem}.md")
+        for outcome in folder.verdict.outcomes:
+            assert f">{outcome.code}</a>" in text
+            assert f">{outcome.examined:,}<" in text
+        for row_type in ROW_TYPES:
+            raw = three_book.files[f"{stem}/data/{row_type.FILE}"]
+            assert raw == (folder.verdict.path / row_type.FILE).read_bytes()
+
+
+def test_every_trial_stands_on_its_page(one: Study, one_book: Book) -> None:
+    text = page(one_book, f"results/runs/{one.folders[0].name}.md")
+    for cell in one.sections[0].lead.sound_cells:
+        for run in cell.runs.values():
+            assert f">{float(run.throughput):,.4f}<" in text
+
+
+def test_every_rule_has_a_page(one_book: Book) -> None:
+    for rule in RULES:
+        assert rule.code in page(one_book, f"results/rules/{rule.code.lower()}.md")
+
+
+def test_half_a_folder_is_shown_as_such(tmp_path: Path) -> None:
+    half = sweep(1)
+    root = write(tmp_path, sweep())
+    half.write(root / half.plan.run_id, finish=False)
+    book = compose(load(root))
+    assert "refused as a whole" in page(book, "results/index.md")
+    assert half.plan.run_id in page(book, "results/refusals.md")
+    assert "refused as a whole" in page(book, f"results/runs/{half.plan.run_id}.md")
+
+
+def test_an_empty_root_makes_a_site_that_says_so(tmp_path: Path) -> None:
+    book = compose(load(tmp_path))
+    assert set(ALWAYS) <= set(book.files)
+    assert "There is nothing sound to show" in page(book, "results/index.md")
+    assert not [name for name in book.files if name.endswith(".svg")]
+
+
+def test_a_folder_that_is_a_broken_file_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "20260101-cpu").mkdir()
+    text = page(compose(load(tmp_path)), "results/refusals.md")
+    assert "is missing" in text
+
+
+def test_names_from_a_folder_cannot_become_markup(tmp_path: Path) -> None:
+    (tmp_path / "<img src=x onerror=alert(1)>`$x$`").mkdir()
+    book = compose(load(tmp_path))
+    assert "<img src=x" not in everything(book)
+
+
+def test_no_page_knows_where_it_was_built(one_root: Path, one_book: Book) -> None:
+    assert str(one_root) not in everything(one_book)
+
+
+def test_a_hole_is_a_dash_with_its_reason_and_never_a_zero(refused_book: Book) -> None:
+    text = page(refused_book, "results/devices/cpu-float32.md")
+    holes = re.findall(r'<td class="ns-hole" data-sort=""[^>]*>(.*?)</td>', text)
+    assert holes
+    for hole in holes:
+        assert "&mdash;" in hole
+        assert len(re.sub(r"<[^>]+>|&mdash;", "", hole).strip()) > 5
+
+
+def test_figures_have_their_data_one_click_away(one_book: Book) -> None:
+    figures = [name for name in one_book.files if name.endswith(".svg")]
+    assert len(figures) >= 5
+    for name in figures:
+        rows = list(csv.reader(io.StringIO(one_book.files[f"{name[:-4]}.csv"].decode())))
+        assert len(rows) > 1
+    text = page(one_book, "results/devices/cpu-float32.md")
+    assert text.count("Data (CSV)") == text.count("<img ")
+    assert all(len(alt) > 60 for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))

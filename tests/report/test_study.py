@@ -1,0 +1,79 @@
+"""The judged study: every folder stands in it, sound or not, and nothing is believed unjudged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nanoserve_report.study import Status, Study, StudyError, load, slug
+from support.report_studies import REFUSED_CELL, sweep, write
+
+
+def test_a_sound_folder_is_sound(one: Study) -> None:
+    assert [folder.status for folder in one.folders] == [Status.SOUND]
+    assert one.ok
+    sweep_ = one.sections[0].lead
+    assert [cell.cell.arm for cell in sweep_.cells][:2] == ["hf-generate", "hf-generate-again"]
+    assert len(sweep_.sound_rivals) == 4
+    assert len(sweep_.selves) == 1
+    assert len(sweep_.sound_marginals) == 3
+
+
+def test_three_folders_of_one_setting_make_one_section(three: Study) -> None:
+    (section,) = three.sections
+    assert [s.name for s in section.sweeps] == [folder.name for folder in three.folders]
+    assert section.lead.name == three.folders[-1].name
+
+
+def test_a_refusal_is_a_hole_and_the_rest_stands(refused: Study) -> None:
+    assert not refused.ok
+    assert refused.folders[0].status is Status.REFUSED
+    pairs = refused.sections[0].lead.comparisons
+    holes = [pair for pair in pairs if not hasattr(pair, "speedup")]
+    assert [pair.planned.candidate for pair in holes] == [REFUSED_CELL]
+
+
+def test_an_acknowledged_refusal_keeps_the_light_green(acknowledged_root: Path) -> None:
+    study = load(acknowledged_root)
+    assert study.ok
+    assert study.folders[0].status is Status.ACKNOWLEDGED
+    assert study.findings
+
+
+def test_a_half_written_folder_is_shown_with_its_findings(tmp_path: Path) -> None:
+    half = sweep()
+    half.write(tmp_path / half.plan.run_id, finish=False)
+    study = load(tmp_path)
+    assert study.folders[0].status is Status.UNREADABLE
+    assert study.findings
+    assert not study.sections
+
+
+@pytest.mark.parametrize("name", ["requests.csv", "plan.json", "manifest.json", "outputs.csv"])
+def test_a_missing_file_refuses_the_whole_folder(tmp_path: Path, name: str) -> None:
+    root = write(tmp_path, sweep())
+    (next(root.iterdir()) / name).unlink()
+    study = load(root)
+    assert study.folders[0].status is Status.UNREADABLE
+    assert any(finding.file == name for _, finding in study.findings)
+
+
+def test_a_root_that_is_no_folder_is_an_error_that_says_so(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="not a folder"):
+        load(tmp_path / "missing")
+
+
+def test_an_empty_root_is_not_ok(tmp_path: Path) -> None:
+    assert not load(tmp_path).ok
+
+
+def test_hidden_entries_and_loose_files_are_not_folders(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "README.md").write_text("x\n")
+    assert load(tmp_path).folders == ()
+
+
+def test_a_slug_can_stand_in_a_path() -> None:
+    assert slug("../CUDA:0 <b>/") == "..-cuda-0-b"
+    assert slug("///") == "unnamed"

@@ -1,0 +1,288 @@
+"""The published tree in a real browser: two versions, the selector, search, schemes, widths.
+
+The tree of `gh-pages` is what is served, not a plain build: only there stand the versions. Nothing
+may go wrong in the page, and nothing may leave the host.
+"""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from support.report_studies import sweep, write
+
+pytestmark = pytest.mark.browser
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--no-first-run",
+]  # fmt: skip
+PAGES = (
+    "",
+    "results/",
+    "results/devices/",
+    "results/devices/cpu-float32/",
+    "results/claims/",
+    "results/self/",
+    "results/refusals/",
+    "results/runs/",
+    "results/runs/20260101-cpu-day44-0123456/",
+    "results/environment/",
+    "results/rules/",
+    "results/rules/pair005/",
+    "how-to-read/",
+    "methodology/",
+)
+
+
+class Watched:
+    """A page with everything that went wrong in it."""
+
+    def __init__(self, page: Page, host: str) -> None:
+        self.page = page
+        self.faults: list[str] = []
+        page.on("console", lambda m: m.type == "error" and self.faults.append(f"console: {m.text}"))
+        page.on("pageerror", lambda error: self.faults.append(f"pageerror: {error}"))
+        page.on("requestfailed", lambda r: self.faults.append(f"failed: {r.url}"))
+        page.on("response", lambda r: r.status >= 400 and self.faults.append(f"{r.status} {r.url}"))
+        page.on(
+            "request",
+            lambda r: (
+                r.url.startswith((host, "data:", "blob:")) or self.faults.append(f"left: {r.url}")
+            ),
+        )
+
+    def open(self, url: str) -> Page:
+        self.page.goto(url, wait_until="networkidle")
+        return self.page
+
+
+def site_root(tmp: Path) -> Path:
+    """A clone in which versions can be published: the hand-written site, and nothing generated."""
+    root = tmp / "clone"
+    shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(REPOSITORY / "report" / "theme", root / "report" / "theme")
+    shutil.copy(REPOSITORY / "mkdocs.yml", root)
+    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)  # noqa: S607
+    return root
+
+
+def report(root: Path, *arguments: str) -> str:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GIT_CONFIG_GLOBAL": os.devnull}
+    done = subprocess.run(
+        [sys.executable, "-m", "nanoserve_report", *arguments],
+        cwd=root, env=env, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tree of `gh-pages` after two versions: one sweep in 0.1, three in 0.2."""
+    tmp = tmp_path_factory.mktemp("site")
+    root = site_root(tmp)
+    first = write(tmp / "first", sweep())
+    second = write(tmp / "second", *(sweep(index) for index in range(3)))
+    report(root, "publish", "0.1", "latest", "--results", str(first))
+    said = report(root, "publish", "0.2", "latest", "--results", str(second))
+    assert "committed to gh-pages" in said
+    again = report(root, "publish", "0.2", "latest", "--results", str(second))
+    assert "unchanged" in again, "the same content makes no second commit"
+    archive = subprocess.run(
+        ["git", "archive", "gh-pages"],  # noqa: S607
+        cwd=root,
+        capture_output=True,
+        check=True,
+    )
+    target = tmp / "tree"
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
+        tar.extractall(target, filter="data")
+    return target
+
+
+@pytest.fixture(scope="module")
+def host(tree: Path) -> Iterator[str]:
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(tree))
+    )
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.fail(f"no Chromium found (looked for {', '.join(BROWSERS)}): install one")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def watched(browser: Browser, host: str) -> Iterator[Watched]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    watched = Watched(context.new_page(), host)
+    yield watched
+    context.close()
+    assert watched.faults == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole_at_both_widths(browser: Browser, host: str, path: str) -> None:
+    for width in (1280, 390):
+        context = browser.new_context(viewport={"width": width, "height": 844})
+        watched = Watched(context.new_page(), host)
+        page = watched.open(f"{host}0.2/{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+        for image in page.locator("article img").all():
+            image.scroll_into_view_if_needed()
+            assert image.evaluate("i => i.decode().then(() => i.naturalWidth)") > 0
+            assert image.is_visible()
+            assert len(image.get_attribute("alt") or "") > 60
+        assert page.locator("article h1").count() == 1
+        assert watched.faults == []
+        context.close()
+
+
+def test_the_root_leads_to_the_latest(watched: Watched, host: str) -> None:
+    page = watched.open(host)
+    page.wait_for_url(f"{host}latest/")
+    assert page.title()
+
+
+def test_the_selector_switches_versions(watched: Watched, host: str) -> None:
+    page = watched.open(f"{host}0.2/results/runs/")
+    assert page.locator("article table tbody tr").count() == 3
+    assert page.locator("[data-md-component=outdated]").is_hidden()
+    page.locator(".md-version__current").focus()
+    page.locator(".md-version__link", has_text="0.1").click()
+    page.wait_for_url(f"{host}0.1/**")
+    page.goto(f"{host}0.1/results/runs/", wait_until="networkidle")
+    assert page.locator("article table tbody tr").count() == 1
+    banner = page.locator("[data-md-component=outdated]")
+    assert banner.is_visible()
+    page.get_by_role("link", name="Go to the latest.").click()
+    page.wait_for_url(f"{host}latest/")
+
+
+def test_search_finds_a_rule(watched: Watched, host: str) -> None:
+    page = watched.open(f"{host}0.2/results/")
+    page.locator(".md-search__input").click()
+    page.keyboard.type("PAIR005")
+    result = page.locator(".md-search-result__link").first
+    result.wait_for()
+    assert (
+        "pair005"
+        in "".join(
+            link.get_attribute("href") or ""
+            for link in page.locator(".md-search-result__link").all()
+        ).lower()
+    )
+
+
+@pytest.mark.parametrize("system", ["light", "dark"])
+def test_the_schemes_reach_page_and_figures(browser: Browser, host: str, system: str) -> None:
+    context = browser.new_context(color_scheme=system, viewport={"width": 1280, "height": 900})
+    watched = Watched(context.new_page(), host)
+    page = watched.open(f"{host}0.2/results/")
+    scheme = page.locator("body").get_attribute("data-md-color-scheme")
+    assert scheme == {"light": "default", "dark": "slate"}[system]
+    before = page.locator("article img").first.evaluate(GREYS)
+    toggled = {"light": "slate", "dark": "default"}[system]
+    for _ in range(3):
+        if page.locator("body").get_attribute("data-md-color-scheme") == toggled:
+            break
+        page.locator("form.md-header__option label:visible").first.click()
+    assert page.locator("body").get_attribute("data-md-color-scheme") == toggled
+    page.wait_for_timeout(200)
+    after = page.locator("article img").first.evaluate(GREYS)
+    assert (after < 120 < before) if system == "light" else (before < 120 < after)
+    assert watched.faults == []
+    context.close()
+
+
+GREYS = """image => {
+  // The mean of what is drawn in greys, mostly grid: light in the light scheme, dark in dark.
+  const canvas = document.createElement("canvas");
+  canvas.width = image.naturalWidth; canvas.height = image.naturalHeight;
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0);
+  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+  let sum = 0, count = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    if (data[i + 3] > 250) {
+      const value = (data[i] + data[i + 1] + data[i + 2]) / 3;
+      const grey = Math.max(data[i], data[i + 1], data[i + 2]) - value < 20;
+      if (grey && value > 0) { sum += value; count += 1; }
+    }
+  }
+  return count ? sum / count : -1;
+}"""
+
+
+def test_tables_sort_by_mouse_and_by_keyboard(watched: Watched, host: str) -> None:
+    page = watched.open(f"{host}0.2/results/devices/cpu-float32/")
+    table = page.locator("table[data-ns-sortable]").first
+    head = table.locator("thead th").nth(2)
+    values = lambda: [  # noqa: E731
+        float(v) for v in table.locator("tbody tr td:nth-child(3)").evaluate_all(
+            "cells => cells.map(cell => cell.dataset.sort)"
+        )
+    ]  # fmt: skip
+    assert head.get_attribute("aria-sort") == "none"
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert values() == sorted(values())
+    head.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert values() == sorted(values(), reverse=True)
+    speedup = table.locator("thead th").nth(3)
+    speedup.locator("button").click()
+    assert "ns-hole" in (
+        table.locator("tbody tr").last.locator("td").nth(2).get_attribute("class") or ""
+    ), "holes come last"
+
+
+def test_numbers_and_figures_need_no_javascript(browser: Browser, host: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{host}0.2/results/devices/cpu-float32/", wait_until="networkidle")
+    assert page.locator("table.ns-table tbody tr").count() > 10
+    assert page.locator("article img").first.is_visible()
+    context.close()
+
+
+def test_a_figures_data_and_raw_rows_can_be_downloaded(watched: Watched, host: str) -> None:
+    page = watched.open(f"{host}0.2/results/devices/cpu-float32/")
+    for link in page.get_by_role("link", name="Data (CSV)").all():
+        url = link.evaluate("a => a.href")
+        assert page.request.get(url).text().count("\n") > 1
+    page = watched.open(f"{host}0.2/results/runs/20260101-cpu-day44-0123456/")
+    url = page.get_by_role("link", name="requests.csv", exact=True).evaluate("a => a.href")
+    assert page.request.get(url).text().startswith("block,cell,warmup,request,")
