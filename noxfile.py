@@ -131,8 +131,10 @@ def _clean_python(session: nox.Session, scratch: str, name: str, *what: str | Pa
     folder = Path(scratch) / name
     session.run("python", "-m", "venv", str(folder), silent=True)
     python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
-    pip = (python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"))
-    session.run(*pip, *map(str, what), external=True, silent=True)
+    pip = (python, "-m", "pip", "install", "-q", "--no-compile")
+    session.run(
+        *pip, "-c", str(ROOT / "constraints.txt"), *map(str, what), external=True, silent=True
+    )
     return python
 
 
