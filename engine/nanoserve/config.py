@@ -15,6 +15,7 @@ from nanoserve._checks import is_integer, is_text
 from nanoserve.errors import ConfigError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+KERNELS = ("auto", "torch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +35,7 @@ class EngineConfig:
             blocks; None takes ``max_slots * max_model_len``, bounded by the memory at hand.
         max_batch_tokens: Tokens one step computes before it stops admitting further prompts. A
             prompt is prefilled whole, so a longer one is the only prompt of its step.
+        kernel: ``auto`` runs the compiled kernels where they can run, ``torch`` never does.
 
     Raises:
         ConfigError: On an unknown key or a bad value.
@@ -47,6 +49,7 @@ class EngineConfig:
     block_size: int = 16
     kv_pool_tokens: int | None = None
     max_batch_tokens: int = 2048
+    kernel: str = "auto"
 
     def __new__(cls, *_args: object, **settings: object) -> Self:
         """Refuse unknown keys before ``__init__`` sees them."""
@@ -67,6 +70,8 @@ class EngineConfig:
             faults.append(f"model must be a non-empty string, not {self.model!r}")
         if self.dtype not in DTYPES:
             faults.append(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+        if self.kernel not in KERNELS:
+            faults.append(f"kernel must be one of {', '.join(KERNELS)}, not {self.kernel!r}")
         try:
             torch.device(self.device)
         except (RuntimeError, TypeError):

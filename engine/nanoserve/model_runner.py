@@ -1,17 +1,17 @@
-"""A scheduler's decision, made into tensors and run through the model.
+"""One model on one device: its backend, its KV pool's size, its tokenizer.
 
-This is the only place where the plan of a step meets the device: it owns the weights and the KV
-pool, flattens the rows of a step into one batch, and returns the logits of each row's successor.
+This is the only place where the plan of a step meets the device. It finds the checkpoint, chooses
+the backend that computes it, streams the weights into it and gives it a KV pool as large as the
+settings and the memory at hand allow.
 """
 
 import torch
 
-from nanoserve.attention import ATTENTION_PATH, AttentionPlan
+from nanoserve.backend import choose_backend
 from nanoserve.config import EngineConfig
 from nanoserve.errors import ConfigError
-from nanoserve.kv_cache import PagedKVCache, size_pool
-from nanoserve.linear import choose_kernel
-from nanoserve.models.weights import load_model, open_checkpoint
+from nanoserve.kv_cache import size_pool
+from nanoserve.models.weights import load_weights, open_checkpoint
 from nanoserve.scheduler import SchedulerOutput
 from nanoserve.tokenizer import Tokenizer
 
@@ -23,47 +23,32 @@ class ModelRunner:
         model_config: The model's shape.
         max_model_len: Most tokens of one sequence.
         tokenizer: None if the model has none.
+        num_blocks: Blocks in the KV pool.
         kernel_path: Which kernel multiplies.
         attention_path: How attention runs.
         weights_digest: ``sha256:...`` of the canonical tensors.
     """
 
-    attention_path = ATTENTION_PATH
-
     def __init__(self, settings: EngineConfig) -> None:
-        self._device = torch.device(settings.device)
+        device, dtype = torch.device(settings.device), settings.torch_dtype
         checkpoint = open_checkpoint(settings.model)
         self.model_config = checkpoint.config
         self.max_model_len = self._choose_max_model_len(settings.max_model_len)
         source = checkpoint.tokenizer_source
         self.tokenizer = Tokenizer(source) if source else None
-        kernel = choose_kernel(self._device, settings.torch_dtype)
-        self.kernel_path = kernel.path
+        self._backend = choose_backend(
+            settings, self.model_config, max_positions=self.max_model_len
+        )
+        self.kernel_path = self._backend.kernel_path
+        self.attention_path = self._backend.attention_path
         with torch.inference_mode():
-            self._model, self.weights_digest = load_model(
-                checkpoint,
-                kernel=kernel,
-                device=self._device,
-                dtype=settings.torch_dtype,
-                max_positions=self.max_model_len,
+            self.weights_digest = load_weights(
+                checkpoint, self._backend.load, device=device, dtype=dtype
             )
-            self._cache = PagedKVCache(
-                self.model_config,
-                num_blocks=size_pool(
-                    settings,
-                    self.model_config,
-                    max_model_len=self.max_model_len,
-                    device=self._device,
-                ),
-                block_size=settings.block_size,
-                device=self._device,
-                dtype=settings.torch_dtype,
+            self.num_blocks = size_pool(
+                settings, self.model_config, max_model_len=self.max_model_len, device=device
             )
-
-    @property
-    def num_blocks(self) -> int:
-        """Blocks in the KV pool."""
-        return self._cache.num_blocks
+            self._backend.reserve(num_blocks=self.num_blocks, block_size=settings.block_size)
 
     def _choose_max_model_len(self, asked: int | None) -> int:
         limit = self.model_config.max_position
@@ -78,23 +63,7 @@ class ModelRunner:
         """Compute the rows of a step.
 
         Returns:
-            Logits of each row's next token, ``[rows, vocab_size]``, in the order of the rows.
+            Logits of each row's next token, ``[rows, vocab_size]``, in the order of the rows;
+            valid until the next step.
         """
-        self._cache.clean(plan.new_blocks)
-        token_ids: list[int] = []
-        positions: list[int] = []
-        last: list[int] = []
-        for row in plan.rows:
-            stop = row.start + row.length
-            token_ids += row.request.token_ids[row.start : stop]
-            positions += range(row.start, stop)
-            last.append(len(token_ids) - 1)
-        return self._model.forward(
-            torch.tensor(token_ids, device=self._device),
-            torch.tensor(positions, device=self._device),
-            torch.tensor(last, device=self._device),
-            cache=self._cache,
-            plan=AttentionPlan.build(
-                plan.rows, block_size=self._cache.block_size, device=self._device
-            ),
-        )
+        return self._backend.run(plan)

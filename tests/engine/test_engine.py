@@ -427,7 +427,7 @@ def test_logits_that_are_no_numbers_end_that_request_alone(config: EngineConfig)
 def test_an_engine_says_what_it_is(engine: Engine):
     about = engine.describe()
     assert about.kernel_path == engine.kernel_path
-    assert about.kernel_path in ("torch:onednn-prepacked", "torch:F.linear")
+    assert about.kernel_path.partition(":")[0] in ("cpp", "torch")
     assert about.weights_digest == engine.weights_digest
     assert about.weights_digest.startswith("sha256:")
     assert (about.device, about.dtype, about.prefix_cache) == ("cpu", "float32", "off")

@@ -9,7 +9,7 @@ Rounding happens where transformers rounds, so that greedy tokens agree: norms i
 then times the weight; rotary tables in the model's dtype; the head in the model's dtype.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -23,7 +23,7 @@ from nanoserve.models.digest import EMBEDDING, HEAD
 from nanoserve.models.model_config import ModelConfig
 from nanoserve.models.rope import rope_table, rotate
 
-_NORM = "model.norm.weight"
+FINAL_NORM = "model.norm.weight"
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
@@ -41,7 +41,10 @@ def parameter_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
         "mlp.up_proj.weight": (wide, hidden),
         "mlp.down_proj.weight": (hidden, wide),
     }
-    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (config.vocab_size, hidden), _NORM: (hidden,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        EMBEDDING: (config.vocab_size, hidden),
+        FINAL_NORM: (hidden,),
+    }
     for index in range(config.num_layers):
         shapes |= {f"model.layers.{index}.{name}": shape for name, shape in layer.items()}
     if not config.tie_word_embeddings:
@@ -100,16 +103,14 @@ class LlamaModel:
         self.config = config
         layers: dict[int, LlamaLayer] = {}
         rest: dict[str, torch.Tensor] = {}
-        for index, group in groupby(tensors, key=lambda pair: _layer_index(pair[0])):
+        for index, weights in by_layer(tensors):
             if index is None:
-                rest.update(group)
+                rest |= weights
             else:
-                prefix = f"model.layers.{index}."
-                weights = {name.removeprefix(prefix): tensor for name, tensor in group}
                 layers[index] = LlamaLayer.build(weights, kernel)
         self.layers = [layers[index] for index in range(config.num_layers)]
         self.embedding = rest[EMBEDDING]
-        self.norm = rest[_NORM]
+        self.norm = rest[FINAL_NORM]
         self.head = kernel.pack(rest.get(HEAD, self.embedding))
         self.cosines, self.sines = rope_table(
             config.rope,
@@ -162,6 +163,20 @@ class LlamaModel:
         rotated = rotate(heads[:, : num_heads + num_kv_heads], cosines, sines)
         values = heads[:, num_heads + num_kv_heads :]
         return rotated[:, :num_heads], rotated[:, num_heads:], values
+
+
+def by_layer(
+    tensors: Iterable[tuple[str, torch.Tensor]],
+) -> Iterator[tuple[int | None, dict[str, torch.Tensor]]]:
+    """Group a stream of tensors, in ascending order of names, by layer.
+
+    Yields:
+        A layer's index and its tensors, keyed by their names inside it; or None and tensors that
+        belong to no layer, under their full names.
+    """
+    for index, group in groupby(tensors, key=lambda pair: _layer_index(pair[0])):
+        prefix = "" if index is None else f"model.layers.{index}."
+        yield index, {name.removeprefix(prefix): tensor for name, tensor in group}
 
 
 def _layer_index(name: str) -> int | None:

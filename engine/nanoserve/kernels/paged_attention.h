@@ -1,0 +1,59 @@
+// Attention of single tokens over a paged cache.
+
+#pragma once
+
+#include <cstdint>
+
+#include "vectors.h"
+
+namespace nanoserve {
+
+// How the heads of a model lie in the fused product of q, k and v: all query heads, then the key
+// heads, then the value heads. Query heads [i * group, (i + 1) * group) share KV head i.
+struct Heads {
+  int64_t queries;
+  int64_t kv;
+  int64_t dim;  // a multiple of kLanes
+
+  int64_t group() const { return queries / kv; }
+};
+
+// One layer of the cache.
+//
+// A block's keys lie as [kv heads, dim, key_lanes]: the keys of a block side by side for each
+// feature, so that scores are the same product as a linear's. key_lanes is block_size rounded up
+// to whole vectors; what the lanes behind block_size hold is computed with, and masked. Its values
+// lie as [kv heads, block_size, dim].
+struct CacheLayer {
+  float* keys;
+  float* values;
+  int64_t block_size;
+  int64_t key_lanes;
+  Heads heads;
+
+  float* keys_of(int64_t block, int64_t head) const {
+    return keys + (block * heads.kv + head) * heads.dim * key_lanes;
+  }
+  float* values_of(int64_t block, int64_t head) const {
+    return values + (block * heads.kv + head) * block_size * heads.dim;
+  }
+};
+
+// Floats of scratch memory that one call of `attend` needs.
+int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_lanes);
+
+// Rotates the query and key heads of one token's qkv in place, by that token's rows of the rotary
+// tables, and stores its keys and values at `position` of the sequence whose blocks `table` lists.
+void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
+                      const float* sines, const int32_t* table, int64_t position);
+
+// Query heads per task: those that share a KV head, at most as many as a tile has rows.
+int64_t heads_per_task(const Heads& heads);
+int64_t tasks_per_token(const Heads& heads);
+
+// softmax(q k^T / sqrt(dim)) v over positions [0, position], for the query heads of one task;
+// `seen` is the token's row of all query heads. Reads nothing behind `position`.
+void attend(const CacheLayer& cache, const float* qkv, const int32_t* table, int64_t position,
+            int64_t task, float* seen, float* scratch);
+
+}  // namespace nanoserve

@@ -1,0 +1,45 @@
+// y = x W^T with a weight packed in panels.
+
+#pragma once
+
+#include <cstdint>
+
+#include "tile.h"
+
+namespace nanoserve {
+
+// Outputs in a panel; Python packs by the same number.
+constexpr int64_t kPanelWidth = kTileVectors * kLanes;
+
+// A weight [outputs, inputs], packed as [panels, inputs, kPanelWidth]: the outputs of a panel lie
+// side by side for each input, and outputs beyond the last are zero. Whatever is as wide as a
+// matrix's outputs has room for whole panels.
+struct Matrix {
+  const float* panels;
+  int64_t outputs;
+  int64_t inputs;
+
+  int64_t num_panels() const { return (outputs + kPanelWidth - 1) / kPanelWidth; }
+  const float* panel(int64_t index) const { return panels + index * inputs * kPanelWidth; }
+};
+
+// Rows of floats, `stride` apart.
+struct Rows {
+  float* data;
+  int64_t stride;
+
+  float* row(int64_t index) const { return data + index * stride; }
+};
+
+// What happens to a product when it is stored.
+enum class Epilogue {
+  kStore,      // y = product
+  kAdd,        // y = y + product
+  kSiluTimes,  // y = silu(y) * product
+};
+
+// Panels [begin, end) of the product of `rows` rows; `y` gets whole panels.
+void multiply(const Matrix& weight, Rows x, Rows y, int64_t rows, int64_t begin, int64_t end,
+              Epilogue epilogue);
+
+}  // namespace nanoserve

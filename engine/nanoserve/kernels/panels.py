@@ -1,0 +1,68 @@
+"""Weights in panels, in memory made for reading them through once a step.
+
+A weight ``[outputs, inputs]`` is cut into panels of as many outputs as the kernel's tile is wide
+(``panel_width``), and a panel lies as ``[inputs, panel_width]``: a row of inputs meets all outputs
+of a panel in one pass over contiguous memory. The last panel is filled up with zeros.
+"""
+
+import contextlib
+import mmap
+
+import torch
+
+from nanoserve.kernels.library import Matrix
+
+_CHUNK_BYTES = 64 * 2**20
+_ALIGNMENT = 16  # floats in a cache line
+
+
+class WeightMemory:
+    """Hands out pieces of large stretches of memory, in huge pages where the system has them.
+
+    A step reads every page of the weights; in pages of 4 KiB, looking up where they are costs a
+    noticeable share of it.
+    """
+
+    def __init__(self) -> None:
+        self._chunk = torch.empty(0)
+        self._used = 0
+
+    def take(self, size: int) -> torch.Tensor:
+        """``size`` floats, zeroed."""
+        if self._used + size > len(self._chunk):
+            self._chunk = _reserve(max(size * 4, _CHUNK_BYTES))
+            self._used = 0
+        piece = self._chunk[self._used : self._used + size]
+        self._used += -(-size // _ALIGNMENT) * _ALIGNMENT
+        return piece
+
+
+def _reserve(size_bytes: int) -> torch.Tensor:
+    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with contextlib.suppress(OSError):  # a system without huge pages
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=torch.float32)
+
+
+class PackedMatrix:
+    """A weight in panels.
+
+    Args:
+        weight: ``[outputs, inputs]``, float32 on the CPU.
+        width: Outputs in a panel.
+        memory: Where to put it.
+
+    Attributes:
+        panels: ``[panels, inputs, width]``.
+        matrix: The same for the kernels; valid as long as this object lives.
+    """
+
+    def __init__(self, weight: torch.Tensor, *, width: int, memory: WeightMemory) -> None:
+        outputs, inputs = weight.shape
+        count = -(-outputs // width)
+        self.panels = memory.take(count * inputs * width).view(count, inputs, width)
+        whole = outputs // width
+        self.panels[:whole] = weight[: whole * width].view(whole, width, inputs).transpose(1, 2)
+        if outputs % width:
+            self.panels[whole, :, : outputs % width] = weight[whole * width :].T
+        self.matrix = Matrix(panels=self.panels.data_ptr(), outputs=outputs, inputs=inputs)

@@ -1,0 +1,253 @@
+// A whole step of a Llama model, all layers, in one parallel region.
+//
+// Every thread runs the same sequence of phases and does its share of each: panels of a linear,
+// rows of a norm, tasks of attention. A barrier ends a phase, because the next one reads what the
+// others wrote. The tokens of a step, whatever sequence they belong to and whether they are a
+// prompt's or a decode's, are treated alike: each of them attends to its sequence's cache up to its
+// own position, so a prompt may come in any number of pieces.
+
+#include "step.h"
+
+#include <omp.h>
+
+#include <algorithm>
+
+#include "paged_attention.h"
+#include "row_norm.h"
+
+namespace nanoserve {
+namespace {
+
+constexpr int64_t round_up(int64_t value, int64_t to) { return (value + to - 1) / to * to; }
+
+// Distance between rows: room for whole panels, and a cache line more, so that the rows of a tile
+// do not fall into the same cache sets.
+constexpr int64_t row_stride(int64_t width) { return padded_width(width) + 16; }
+
+Heads heads_of(const Model& model) {
+  return {model.num_heads, model.num_kv_heads, model.head_dim};
+}
+
+int64_t qkv_width(const Model& model) {
+  return (model.num_heads + 2 * model.num_kv_heads) * model.head_dim;
+}
+
+CacheLayer cache_layer(const Model& model, int64_t layer) {
+  const int64_t key_lanes = round_up(model.block_size, kLanes);
+  const int64_t heads = layer * model.num_blocks * model.num_kv_heads * model.head_dim;
+  return {model.keys + heads * key_lanes, model.values + heads * model.block_size,
+          model.block_size, key_lanes, heads_of(model)};
+}
+
+// The workspace, cut up.
+struct Buffers {
+  Rows hidden;  // the residual stream
+  Rows normed;
+  Rows qkv;
+  Rows seen;  // what attention returns
+  Rows wide;  // between gate, up and down
+  float* scratch;
+  int64_t scratch_per_thread;
+  int64_t size;
+
+  Buffers(const Model& model, float* memory, int64_t tokens, int64_t threads) : size(0) {
+    const auto take = [&](int64_t count) {
+      float* place = memory == nullptr ? nullptr : memory + size;
+      size += round_up(count, 16);
+      return place;
+    };
+    const auto rows = [&](int64_t width) {
+      const int64_t stride = row_stride(width);
+      return Rows{take(tokens * stride), stride};
+    };
+    hidden = rows(model.hidden);
+    normed = rows(model.hidden);
+    qkv = rows(qkv_width(model));
+    seen = rows(model.num_heads * model.head_dim);
+    wide = rows(model.intermediate);
+    scratch_per_thread =
+        round_up(attention_scratch(heads_of(model), model.block_size,
+                                   round_up(model.block_size, kLanes)), 16);
+    scratch = take(threads * scratch_per_thread);
+  }
+};
+
+// One thread's part in a step.
+class Worker {
+ public:
+  Worker(const Model& model, const Step& step, const Buffers& buffers, int64_t rank, int64_t team)
+      : model_(model), step_(step), buffers_(buffers), rank_(rank), team_(team) {}
+
+  void run() const {
+    embed();
+    for (int64_t index = 0; index < model_.num_layers; ++index) {
+      const Layer& layer = model_.layers[index];
+      const CacheLayer cache = cache_layer(model_, index);
+      norm_all(layer.input_norm);
+      linear(layer.qkv, buffers_.normed, buffers_.qkv, step_.tokens, Epilogue::kStore);
+      rotate_and_store_all(cache);
+      attend_all(cache);
+      linear(layer.output, buffers_.seen, buffers_.hidden, step_.tokens, Epilogue::kAdd);
+      norm_all(layer.post_attention_norm);
+      gate_and_up(layer);
+      linear(layer.down, buffers_.wide, buffers_.hidden, step_.tokens, Epilogue::kAdd);
+    }
+    norm_wanted();
+    linear(model_.head, buffers_.normed, {step_.logits, step_.logits_stride}, step_.num_wanted,
+           Epilogue::kStore);
+  }
+
+ private:
+  struct Share {
+    int64_t begin, end;
+  };
+
+  // This thread's part of `count` things, which lie side by side.
+  Share share(int64_t count) const {
+    return {count * rank_ / team_, count * (rank_ + 1) / team_};
+  }
+
+  static void wait_for_others() {
+#pragma omp barrier
+  }
+
+  const int32_t* table(int64_t token) const {
+    return step_.tables + step_.sequences[token] * step_.table_stride;
+  }
+
+  // A token's embedding is a column of a panel.
+  void embed() const {
+    const Share mine = share(step_.tokens);
+    for (int64_t token = mine.begin; token < mine.end; ++token) {
+      const int64_t id = step_.token_ids[token];
+      const float* column = model_.embedding.panel(id / kPanelWidth) + id % kPanelWidth;
+      float* hidden = buffers_.hidden.row(token);
+      for (int64_t i = 0; i < model_.hidden; ++i) hidden[i] = column[i * kPanelWidth];
+      std::fill(hidden + model_.hidden, hidden + buffers_.hidden.stride, 0.0f);
+    }
+    wait_for_others();
+  }
+
+  void norm_all(const float* weight) const {
+    const Share mine = share(step_.tokens);
+    for (int64_t token = mine.begin; token < mine.end; ++token) {
+      norm(token, weight, token);
+    }
+    wait_for_others();
+  }
+
+  void norm_wanted() const {
+    const Share mine = share(step_.num_wanted);
+    for (int64_t row = mine.begin; row < mine.end; ++row) {
+      norm(step_.wanted[row], model_.norm, row);
+    }
+    wait_for_others();
+  }
+
+  void norm(int64_t from, const float* weight, int64_t to) const {
+    rms_norm(buffers_.hidden.row(from), weight, buffers_.normed.row(to), model_.hidden,
+             model_.norm_eps);
+  }
+
+  void linear(const Matrix& weight, Rows x, Rows y, int64_t rows, Epilogue epilogue) const {
+    const Share mine = share(weight.num_panels());
+    multiply(weight, x, y, rows, mine.begin, mine.end, epilogue);
+    wait_for_others();
+  }
+
+  // A thread takes the same panels of both, so that it finds its own gate where it puts the result.
+  void gate_and_up(const Layer& layer) const {
+    const Share mine = share(layer.gate.num_panels());
+    multiply(layer.gate, buffers_.normed, buffers_.wide, step_.tokens, mine.begin, mine.end,
+             Epilogue::kStore);
+    multiply(layer.up, buffers_.normed, buffers_.wide, step_.tokens, mine.begin, mine.end,
+             Epilogue::kSiluTimes);
+    wait_for_others();
+  }
+
+  void rotate_and_store_all(const CacheLayer& cache) const {
+    const Share mine = share(step_.tokens);
+    for (int64_t token = mine.begin; token < mine.end; ++token) {
+      const int64_t position = step_.positions[token];
+      rotate_and_store(cache, buffers_.qkv.row(token), model_.cosines + position * model_.head_dim,
+                       model_.sines + position * model_.head_dim, table(token), position);
+    }
+    wait_for_others();
+  }
+
+  // Contexts differ in length, so whoever is free takes the next task. Ends in a barrier, too.
+  void attend_all(const CacheLayer& cache) const {
+    float* scratch = buffers_.scratch + rank_ * buffers_.scratch_per_thread;
+    const int64_t per_token = tasks_per_token(cache.heads);
+    const int64_t tasks = step_.tokens * per_token;
+#pragma omp for schedule(dynamic)
+    for (int64_t task = 0; task < tasks; ++task) {
+      const int64_t token = task / per_token;
+      attend(cache, buffers_.qkv.row(token), table(token), step_.positions[token],
+             task % per_token, buffers_.seen.row(token), scratch);
+    }
+  }
+
+  const Model& model_;
+  const Step& step_;
+  const Buffers& buffers_;
+  int64_t rank_, team_;
+};
+
+bool inside(int64_t index, int64_t size) { return 0 <= index && index < size; }
+
+// Which index of the step points outside the model; see nanoserve_step.
+int32_t fault_of(const Model& model, const Step& step) {
+  for (int64_t token = 0; token < step.tokens; ++token) {
+    const int64_t position = step.positions[token], sequence = step.sequences[token];
+    if (!inside(step.token_ids[token], model.vocab)) return 1;
+    if (!inside(position, model.positions)) return 2;
+    if (position / model.block_size >= step.table_stride) return 2;
+    if (!inside(sequence, step.num_sequences)) return 3;
+    const int32_t* table = step.tables + sequence * step.table_stride;
+    for (int64_t i = 0; i <= position / model.block_size; ++i) {
+      if (!inside(table[i], model.num_blocks)) return 4;
+    }
+  }
+  for (int64_t row = 0; row < step.num_wanted; ++row) {
+    if (!inside(step.wanted[row], step.tokens)) return 5;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace nanoserve
+
+using namespace nanoserve;
+
+const char* nanoserve_sources() { return NANOSERVE_SOURCES; }
+
+const void* nanoserve_openmp() { return reinterpret_cast<const void*>(&omp_get_max_threads); }
+
+int32_t nanoserve_lanes() { return kLanes; }
+
+int64_t nanoserve_panel_width() { return kPanelWidth; }
+
+int64_t nanoserve_workspace(const Model* model, int64_t tokens, int32_t threads) {
+  return Buffers(*model, nullptr, tokens, threads).size;
+}
+
+int32_t nanoserve_step(const Model* model, const Step* step) {
+  const int32_t fault = fault_of(*model, *step);
+  if (fault != 0) return fault;
+  const Buffers buffers(*model, step->workspace, step->tokens, step->num_threads);
+#pragma omp parallel num_threads(step->num_threads)
+  Worker(*model, *step, buffers, omp_get_thread_num(), omp_get_num_threads()).run();
+  return 0;
+}
+
+void nanoserve_linear(const Matrix* weight, const float* x, int64_t x_stride, float* y,
+                      int64_t y_stride, int64_t rows, int32_t epilogue, int32_t num_threads) {
+#pragma omp parallel num_threads(num_threads)
+  {
+    const int64_t panels = weight->num_panels(), rank = omp_get_thread_num();
+    const int64_t team = omp_get_num_threads();
+    multiply(*weight, {const_cast<float*>(x), x_stride}, {y, y_stride}, rows,
+             panels * rank / team, panels * (rank + 1) / team, static_cast<Epilogue>(epilogue));
+  }
+}
