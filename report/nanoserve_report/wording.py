@@ -109,31 +109,29 @@ def identity_words(cell: SoundCell) -> str:
 
 def knee(sweep: Sweep, arm: str) -> str:
     """Where the doublings stop paying: the sentence that leads a page."""
-    items = sorted(
-        (item for item in sweep.sound_marginals if item.lower.arm == arm),
+    mine = sorted(
+        (item for item in sweep.marginals if item.lower.arm == arm),
         key=lambda item: item.lower.slots,
     )
-    if not items:
+    by_word: dict[str, list[str]] = {}
+    for item in mine:
+        word = item.verdict.value if isinstance(item, SoundMarginal) else "refused"
+        by_word.setdefault(word, []).append(f"{item.lower.slots} to {item.upper.slots}")
+    if set(by_word) <= {"refused"}:
         return f"No doubling of {arm}'s slots has a sound measurement."
-    worth = [item for item in items if item.verdict == "worth it"]
-    against = [item for item in items if item.verdict == "not worth it"]
-    open_ones = [item for item in items if item.verdict == "undecided"]
-    top = 2 * items[-1].slots
-    if len(worth) == len(items):
-        return f"Every doubling measured was worth it, up to {slots(top)}."
-    parts = []
-    if worth:
-        last = worth[-1]
-        parts.append(f"The last doubling worth it is {last.slots} to {2 * last.slots} slots")
-    else:
-        parts.append("No doubling was shown to be worth it")
-    if against:
-        words = [f"{item.lower.slots} to {2 * item.lower.slots}" for item in against]
-        parts.append(f"{numbers.enumerate_words(words)} is not worth it")
-    if open_ones:
-        words = [f"{item.lower.slots} to {2 * item.lower.slots}" for item in open_ones]
-        parts.append(f"{numbers.enumerate_words(words)} is undecided")
-    return f"{'; '.join(parts)}."
+    worth = by_word.pop("worth it", [])
+    if worth and not by_word:
+        return f"Every doubling measured was worth it, up to {slots(mine[-1].upper.slots)}."
+    first = (
+        f"The last doubling worth it is {worth[-1]} slots"
+        if worth
+        else "No doubling was shown to be worth it"
+    )
+    rest = [
+        f"{numbers.enumerate_words(pairs)} {'is' if len(pairs) == 1 else 'are'} {word}"
+        for word, pairs in by_word.items()
+    ]
+    return f"{'; '.join([first, *rest])}."
 
 
 def one_slot(sweep: Sweep, pair: SoundComparison) -> str:

@@ -53,7 +53,7 @@ class Balanced(HTMLParser):
         self.open: list[str] = []
         self.faults: list[str] = []
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:  # noqa: ARG002
+    def handle_starttag(self, tag: str, attrs: object) -> None:
         if tag not in self.VOID:
             self.open.append(tag)
 

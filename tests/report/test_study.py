@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nanoserve_report.study import Status, Study, StudyError, load, slug
-from support.report_studies import REFUSED_CELL, sweep, write
+from support.report_studies import REFUSED_CELL, diverge, sweep, write
 
 
 def test_a_sound_folder_is_sound(one: Study) -> None:
@@ -77,3 +77,11 @@ def test_hidden_entries_and_loose_files_are_not_folders(tmp_path: Path) -> None:
 def test_a_slug_can_stand_in_a_path() -> None:
     assert slug("../CUDA:0 <b>/") == "..-cuda-0-b"
     assert slug("///") == "unnamed"
+
+
+def test_a_sweep_without_a_hole_leads_before_a_newer_one_with_holes(tmp_path: Path) -> None:
+    newer = sweep(1)
+    diverge(newer)
+    study = load(write(tmp_path, sweep(0), newer))
+    assert study.sections[0].lead.name == study.folders[0].name
+    assert study.sections[0].lead.whole

@@ -122,7 +122,7 @@ def _hole(axes: Axes, hole: SkippedDevice, low: float, high: float) -> None:
 def _title(axes: Axes, words: str) -> None:
     axes.set_title(
         wording.wrap(words, 52), loc="left", fontsize=style.FONT_PT, color=style.INK.sentinel,
-        fontweight="bold", pad=11,
+        fontweight="bold", pad=14,
     )  # fmt: skip
 
 

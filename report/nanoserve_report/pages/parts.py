@@ -102,7 +102,7 @@ def tiles(sweep: Sweep) -> list[Tile]:
         note = ""
         if item.batch_ratio is not None and item.slot_ratio is not None:
             batch, slot = numbers.ratio(item.batch_ratio), numbers.ratio(item.slot_ratio)
-            note = f"{batch.point} batch {numbers.TIMES} {slot.point} per slot"
+            note = f"{batch.point} batch {numbers.TIMES} {slot.point} slot"
         word = common.verdict(item.verdict)
         made.append(
             Tile(

@@ -48,7 +48,7 @@ def rule_page(code: str) -> str:
 def verdict(word: str) -> Text:
     """A verdict as shape and word; the tone only repeats it."""
     mark = MARKS.get(word, "")
-    return Text(text=f"{mark} {word}".strip(), tone=TONES.get(word, "muted"))
+    return Text(text=f"{mark}\N{NO-BREAK SPACE}{word}".strip(), tone=TONES.get(word, "muted"))
 
 
 def refused(findings: Sequence[Finding], name: str, linker: Linker) -> Hole:

@@ -109,12 +109,21 @@ def facts(items: tuple[Fact, ...]) -> Table:
     return Table(
         caption="The machine and its environment, as recorded",
         columns=text_columns("fact", "value", "unit"),
-        rows=tuple(
-            (Text(text=fact.name), common.optional(fact.value), Text(text=fact.unit))
-            for fact in items
-        ),
+        rows=tuple((Text(text=fact.name), *_fact(fact)) for fact in items),
         sortable=False,
     )
+
+
+def _fact(fact: Fact) -> tuple[Cell, Cell]:
+    value = fact.value
+    if value is None or value == "":
+        return Hole(reason="not recorded"), Text(text=fact.unit)
+    if isinstance(value, bool):
+        return Text(text="yes" if value else "no"), Text(text=fact.unit)
+    if fact.unit == "bytes" and isinstance(value, int) and value >= 2**20:
+        scale, unit = (2**30, "GiB") if value >= 2**30 else (2**20, "MiB")
+        return Text(text=f"{value / scale:,.2f}"), Text(text=unit)
+    return Text(text=f"{value:,}" if isinstance(value, int) else str(value)), Text(text=fact.unit)
 
 
 def ledger(folder: Folder) -> Table | None:

@@ -29,9 +29,9 @@ def folders(study: Study, linker: Linker) -> Table:
             Column(label="status", numeric=False),
             Column(label="planned", numeric=False),
             Column(label="blocks"),
-            Column(label="cells", unit="sound of planned"),
-            Column(label="comparisons", unit="sound of planned"),
-            Column(label="findings"),
+            Column(label="cells", unit="sound of planned", numeric=False),
+            Column(label="comparisons", unit="sound of planned", numeric=False),
+            Column(label="findings", numeric=False),
         ),
         rows=tuple(_folder(folder, linker) for folder in reversed(study.folders)),
     )
@@ -41,16 +41,8 @@ def _folder(folder: Folder, linker: Linker) -> tuple[Cell, ...]:
     verdict, plan = folder.verdict, folder.plan
     name = Text(text=folder.name, href=linker.to(common.run_page(folder.name)))
     status = Text(text=folder.status.value, tone=STATUS_TONES[folder.status])
-    findings = (
-        Num(
-            value=len(verdict.findings),
-            text=str(len(verdict.findings)),
-        )
-        if not verdict.findings
-        else Text(
-            text=str(len(verdict.findings)), href=linker.to(common.REFUSALS, slug(folder.name))
-        )
-    )
+    href = linker.to(common.REFUSALS, slug(folder.name)) if verdict.findings else ""
+    findings = Text(text=str(len(verdict.findings)), href=href)
     if plan is None or folder.results is None:
         hole = Hole(reason="the folder cannot be read")
         return (name, status, hole, hole, hole, hole, findings)

@@ -1,0 +1,62 @@
+"""Sentences follow from verdicts, refused doublings included."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nanoserve_report import wording
+from nanoserve_report.study import Study, load
+from support.report_studies import sweep, write
+
+
+def test_the_knee_is_the_last_doubling_worth_it(one: Study) -> None:
+    assert wording.knee(one.sections[0].lead, "nanoserve") == (
+        "The last doubling worth it is 2 to 4 slots; 4 to 8 is not worth it."
+    )
+
+
+def test_refused_doublings_are_said_to_be_refused(refused: Study) -> None:
+    assert wording.knee(refused.sections[0].lead, "nanoserve") == (
+        "No doubling was shown to be worth it; 1 to 2 and 2 to 4 are refused; "
+        "4 to 8 is not worth it."
+    )
+
+
+def test_an_arm_without_doublings_says_so(one: Study) -> None:
+    assert "has a sound measurement" in wording.knee(one.sections[0].lead, "hf-generate")
+
+
+@pytest.mark.parametrize(
+    ("engine_ms", "words"),
+    [
+        (lambda rows: 40.0, "Every doubling measured was worth it, up to 8 slots."),
+        (
+            lambda rows: 40.0 * rows * 1.1 ** (rows > 1),
+            (
+                "No doubling was shown to be worth it; 1 to 2 is not worth it; "
+                "2 to 4 and 4 to 8 are undecided."
+            ),
+        ),
+    ],
+)
+def test_the_knee_of_other_shapes(tmp_path: Path, engine_ms, words: str) -> None:
+    study = sweep(
+        step_ms=lambda system, rows: 62.0 if system != "nanoserve" else engine_ms(rows), spread=0.05
+    )
+    found = wording.knee(load(write(tmp_path, study)).sections[0].lead, "nanoserve")
+    assert found == words
+
+
+def test_one_slot_states_absolutes_beside_the_ratio(one: Study) -> None:
+    sweep_ = one.sections[0].lead
+    pair = next(pair for pair in sweep_.sound_rivals if pair.candidate.slots == 1)
+    text = wording.one_slot(sweep_, pair)
+    assert "is faster than hf-generate" in text
+    assert " against " in text
+    assert "tok/s" in text
+
+
+def test_what_timing_costs_is_said_only_where_it_was_measured(one: Study) -> None:
+    assert wording.timing_costs(one) == []
