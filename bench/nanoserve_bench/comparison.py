@@ -101,12 +101,10 @@ def first_divergence(one: Sequence[int], other: Sequence[int]) -> int | None:
 
     A stream that ends early diverges at the position that it lacks.
     """
-    if one == other:
-        return None
     for position, (left, right) in enumerate(zip(one, other, strict=False)):
         if left != right:
             return position
-    return min(len(one), len(other))
+    return None if len(one) == len(other) else min(len(one), len(other))
 
 
 def arrival_pattern(run: SystemRun) -> str:

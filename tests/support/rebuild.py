@@ -33,6 +33,8 @@ def engine(slots: int) -> str:
     return f"nanoserve/cpu/float32/{slots}/day44"
 
 
+ALL_CELLS = [BASE, AGAIN, *(engine(slots) for slots in (1, 2, 4, 8))]
+
 replace: Callable[..., Any] = dataclasses.replace
 
 

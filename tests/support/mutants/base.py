@@ -7,14 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nanoserve_bench.plan import Blocks
 from nanoserve_bench.schema import token_digest
-from support.rebuild import (
-    change,
-    engine,
-    measured,
-    replace,
-    rerun,
-)
+from support.rebuild import BASE, change, engine, measured, replace, rerun, set_plan
 from support.sound import Study, study
 
 
@@ -123,6 +118,35 @@ def short_outputs(cells: Sequence[str], *, asked: bool) -> Study:
         for cell in cells:
             change(broken, "requests", cell=cell, max_tokens=16)
     return broken
+
+
+def stopping(least: int, most: int, *, there: int, target: float | None = None) -> Study:
+    broken = study(blocks=there)
+    rules = Blocks(least=least, most=most, target_half_width=target, most_reruns=2)
+    return set_plan(broken, blocks=rules)
+
+
+def ledger(*starts: dict[str, Any]) -> Study:
+    """A ledger of these starts, each given by what differs from the sound one."""
+    broken = study()
+    (only,) = broken.starts
+    broken.starts = [replace(only, **start) for start in starts]
+    return broken
+
+
+def replaced(disturbed: bool, count: int = 1) -> Study:
+    """The last blocks replace the first ones."""
+    kept = study(blocks=8 + count)
+    set_plan(kept, blocks=Blocks(least=8, most=8, target_half_width=None, most_reruns=2))
+    for number in range(count):
+        kept.edit(
+            "trials",
+            lambda row, number=number: replace(row, replaces=number),
+            where=lambda row, number=number: row.block == 8 + number,
+        )
+        if disturbed:
+            change(kept, "trials", cell=BASE, blocks=[number], other_cpu_ns=4 * 10**9)
+    return kept
 
 
 def mutants_of(rule: str, *entries: tuple[Any, ...]) -> list[Mutant]:

@@ -12,7 +12,7 @@ from support.mutants.base import (
     short_outputs,
 )
 from support.rebuild import (
-    AGAIN,
+    ALL_CELLS,
     BASE,
     change,
     change_arm,
@@ -48,9 +48,6 @@ def _no_output() -> Study:
 
 def _shorter_stamps(row: RequestRow) -> tuple[int, ...]:
     return (row.token_ns or ())[:-2]
-
-
-ALL_CELLS = [BASE, AGAIN, *(engine(n) for n in (1, 2, 4, 8))]
 
 
 def _behind_eos() -> Study:

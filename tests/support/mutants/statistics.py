@@ -6,12 +6,14 @@ import random
 from pathlib import Path
 from typing import Any
 
-from nanoserve_bench.plan import Blocks
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
 from support.mutants.base import (
     Mutant,
+    ledger,
     mutants_of,
+    replaced,
+    stopping,
 )
 from support.rebuild import (
     AGAIN,
@@ -32,12 +34,6 @@ from support.sound import MS, Study, study
 def _ns(row: RequestRow, **values: Any) -> RequestRow:
     new: RequestRow = replace(row, **values)
     return new
-
-
-def _blocks(least: int, most: int, *, there: int, target: float | None = None) -> Study:
-    broken = study(blocks=there)
-    rules = Blocks(least=least, most=most, target_half_width=target, most_reruns=2)
-    return set_plan(broken, blocks=rules)
 
 
 def _always_first() -> Study:
@@ -111,35 +107,12 @@ def _biased_self() -> Study:
     return rerun(study(), [AGAIN], step_ms=lambda _trial, _rows: 62.0 * 1.07)
 
 
-def _ledger(*starts: dict[str, Any]) -> Study:
-    """A ledger of these starts, each given by what differs from the sound one."""
-    broken = study()
-    (only,) = broken.starts
-    broken.starts = [replace(only, **start) for start in starts]
-    return broken
-
-
 def _relabelled_outcomes(path: Path, *outcomes: str) -> Path:
     ledger = manifest_of(path).ledger
     return reseal(
         path,
         ledger=tuple(replace(s, outcome=o) for s, o in zip(ledger, outcomes, strict=True)),
     )
-
-
-def _replaced(disturbed: bool, count: int = 1) -> Study:
-    """The last blocks replace the first ones."""
-    kept = study(blocks=8 + count)
-    set_plan(kept, blocks=Blocks(least=8, most=8, target_half_width=None, most_reruns=2))
-    for number in range(count):
-        kept.edit(
-            "trials",
-            lambda row, number=number: replace(row, replaces=number),
-            where=lambda row, number=number: row.block == 8 + number,
-        )
-        if disturbed:
-            change(kept, "trials", cell=BASE, blocks=[number], other_cpu_ns=4 * 10**9)
-    return kept
 
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -150,7 +123,7 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "fewer-than-promised",
             "Eight blocks were promised and six are there.",
-            lambda: _blocks(8, 8, there=6),
+            lambda: stopping(8, 8, there=6),
         ),
     ),
     *mutants_of(
@@ -222,27 +195,27 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "resumed-on-another-commit",
             "The sweep was interrupted and went on at another commit.",
-            lambda: _ledger({}, {"first_block": 4, "revision": "f" * 40}),
+            lambda: ledger({}, {"first_block": 4, "revision": "f" * 40}),
         ),
         (
             "resumed-on-another-machine",
             "The sweep went on on another machine.",
-            lambda: _ledger({}, {"first_block": 4, "machine": "sha256:other"}),
+            lambda: ledger({}, {"first_block": 4, "machine": "sha256:other"}),
         ),
         (
             "best-of-ten",
             "Nine starts ended before a block pleased.",
-            lambda: _ledger(*[{} for _ in range(10)]),
+            lambda: ledger(*[{} for _ in range(10)]),
         ),
         (
             "blocks-thrown-away",
             "The sweep began again at block 0 after four blocks.",
-            lambda: _ledger({}, {"first_block": 4}, {"first_block": 0}),
+            lambda: ledger({}, {"first_block": 4}, {"first_block": 0}),
         ),
         (
             "completed-twice",
             "A completed sweep was started again.",
-            lambda: _ledger({}, {"first_block": 8}),
+            lambda: ledger({}, {"first_block": 8}),
             lambda path: _relabelled_outcomes(path, "completed", "completed"),
         ),
         (
@@ -257,27 +230,27 @@ MUTANTS: tuple[Mutant, ...] = (
         (
             "undisturbed-block-replaced",
             "A block that nothing disturbed was run again.",
-            lambda: _replaced(disturbed=False),
+            lambda: replaced(disturbed=False),
         ),
         (
             "too-many-reruns",
             "Three blocks were run again, and two are allowed.",
-            lambda: _replaced(disturbed=True, count=3),
+            lambda: replaced(disturbed=True, count=3),
         ),
         (
             "stopped-early",
             "The sweep stopped after 8 of 12 blocks without a target.",
-            lambda: _blocks(5, 12, there=8),
+            lambda: stopping(5, 12, there=8),
         ),
         (
             "stopped-before-the-target",
             "The sweep stopped before its intervals were narrow enough.",
-            lambda: _blocks(5, 12, there=8, target=1e-6),
+            lambda: stopping(5, 12, there=8, target=1e-6),
         ),
         (
             "went-on-beyond-the-end",
             "The sweep ran more blocks than its plan.",
-            lambda: _blocks(5, 6, there=8),
+            lambda: stopping(5, 6, there=8),
         ),
     ),
 )

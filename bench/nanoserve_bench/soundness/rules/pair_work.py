@@ -129,6 +129,8 @@ def differing_outputs(
 ) -> Iterator[tuple[RunRecord, RunRecord, int]]:
     """Matched requests whose outputs differ, with the first position at which they do."""
     for below, above in matched(baseline, candidate):
+        if below.output_ids is above.output_ids:  # outputs of a folder are stored once each
+            continue
         position = first_divergence(below.output_ids, above.output_ids)
         if position is not None:
             yield below, above, position
