@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
-from nanoserve_report import wording
+from nanoserve_report import numbers, wording
+from nanoserve_report.pages import compose
 from nanoserve_report.study import Study, load
 from support.report_studies import sweep, write
 
@@ -60,3 +62,26 @@ def test_one_slot_states_absolutes_beside_the_ratio(one: Study) -> None:
 
 def test_what_timing_costs_is_said_only_where_it_was_measured(one: Study) -> None:
     assert wording.timing_costs(one) == []
+
+
+def test_the_untimed_system_over_the_timed_one_is_what_timing_costs(one: Study) -> None:
+    folder = one.folders[0]
+    pairs = tuple(
+        dataclasses.replace(
+            pair,
+            candidate=dataclasses.replace(
+                pair.candidate, arm="hf-generate-untimed", system="hf-generate-untimed"
+            ),
+        )
+        if pair.planned.kind == "self"
+        else pair
+        for pair in folder.verdict.comparisons
+    )
+    verdict = dataclasses.replace(folder.verdict, comparisons=pairs)
+    study = Study(folders=(dataclasses.replace(folder, verdict=verdict),))
+    (sentence,) = wording.timing_costs(study)
+    ratio = numbers.ratio(study.folders[0].sweeps[0].selves[0].speedup)
+    assert f"hf-generate-untimed over hf-generate is {ratio.words}: no difference" in sentence
+    page = compose(study).files["results/self.md"].decode()
+    assert "hf-generate-untimed over hf-generate" in page
+    assert "no study here compares a thing with itself" in page
