@@ -52,10 +52,14 @@ class Silent:
         pass
 
     def finish_trial(self, cell: str, wall_s: float, *, warmup: bool) -> None:
-        assert wall_s > 0
+        assert wall_s > 0, (cell, warmup)
 
     def start_block(self, block: int, planned: int, replaces: int | None) -> None:
-        self.events.append(f"block {block}")
+        self.events.append(f"block {block} of {planned}, {replaces}")
+        self.begin(block)
+
+    def begin(self, block: int) -> None:
+        """What a test does when a block begins."""
 
     def finish_block(self, block: int, contention: str | None) -> None:
         pass
@@ -205,7 +209,7 @@ def test_a_failed_worker_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Pat
     progress = Silent()
 
     class Failing(Silent):
-        def start_block(self, block: int, planned: int, replaces: int | None) -> None:
+        def begin(self, block: int) -> None:
             if block == 1:
                 raise WorkerError("the worker of fake (cpu) died\nwith a long story")
 
@@ -215,7 +219,9 @@ def test_a_failed_worker_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Pat
     assert manifest.blocks_done == 1
     assert manifest.ledger[-1].outcome == "failed: the worker of fake (cpu) died"
     sweep_of(plan, tmp_path / "r", progress).run()
-    assert "block 0" not in progress.events
+    assert [event for event in progress.events if event.startswith("block")] == [
+        "block 1 of 2, None"
+    ]
     ledger = read(tmp_path / "r").manifest.ledger
     assert [(start.first_block, start.outcome) for start in ledger] == [
         (0, "failed: the worker of fake (cpu) died"),
@@ -252,8 +258,8 @@ def test_another_plan_machine_or_code_does_not_go_on(tmp_path: Path) -> None:
     sources = (Fact(name="sources", value="abc"),)
 
     class Pressed(Silent):
-        def start_block(self, block: int, planned: int, replaces: int | None) -> None:
-            raise KeyboardInterrupt
+        def begin(self, block: int) -> None:
+            raise KeyboardInterrupt(block)
 
     with pytest.raises(KeyboardInterrupt):
         sweep_of(plan, tmp_path / "r", Pressed(), sources).run()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import getpass
-import os
 import platform
 import re
 from pathlib import Path
@@ -56,7 +55,7 @@ def test_facts_are_named_once_and_have_units() -> None:
 
 def test_facts_give_neither_host_nor_user_nor_path_away() -> None:
     text = " ".join(str(fact.value) for fact in facts(threads=1))
-    for secret in (platform.node(), getpass.getuser(), str(Path.home()), os.getcwd()):
+    for secret in (platform.node(), getpass.getuser(), str(Path.home()), str(Path.cwd())):
         if len(secret) > 3:
             assert secret not in text
 

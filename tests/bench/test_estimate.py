@@ -46,7 +46,9 @@ def test_a_damaged_earlier_run_is_passed_over(tmp_path: Path) -> None:
     folder = known.write(tmp_path / "earlier")
     (folder / PLAN).write_text("{}")
     assert estimate(known.plan, weight_bytes=1, earlier=tmp_path).measured == frozenset()
-    assert estimate(known.plan, weight_bytes=1, earlier=tmp_path / "nowhere").measured == frozenset()
+    assert (
+        estimate(known.plan, weight_bytes=1, earlier=tmp_path / "nowhere").measured == frozenset()
+    )
 
 
 def test_a_block_is_the_sum_of_its_parts() -> None:

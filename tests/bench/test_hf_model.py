@@ -78,7 +78,10 @@ def test_the_first_stamp_comes_right_after_the_prompts_forward_pass(model: Any) 
 
 
 def test_without_the_processor_the_tokens_are_the_same_and_there_is_no_stamp(model: Any) -> None:
-    timed, untimed = hf_generate_one(model)(PROMPT, 6), hf_generate_one(model, timed=False)(PROMPT, 6)
+    timed, untimed = (
+        hf_generate_one(model)(PROMPT, 6),
+        hf_generate_one(model, timed=False)(PROMPT, 6),
+    )
     assert timed.token_ids == untimed.token_ids
     assert untimed.token_ns is None
 
@@ -90,9 +93,9 @@ def test_an_end_of_sequence_token_does_not_end_the_output(model: Any) -> None:
         eos_token_id=expected[1], pad_token_id=0, do_sample=True
     )
     try:
-        assert len(model.generate(torch.tensor([PROMPT]), max_new_tokens=6, do_sample=False)[0]) == (
-            len(PROMPT) + 2
-        )
+        assert len(
+            model.generate(torch.tensor([PROMPT]), max_new_tokens=6, do_sample=False)[0]
+        ) == (len(PROMPT) + 2)
         assert list(hf_generate_one(model)(PROMPT, 6).token_ids) == expected
     finally:
         model.generation_config = kept

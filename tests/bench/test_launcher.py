@@ -69,7 +69,7 @@ def test_a_death_is_told_with_the_last_words(make_launch: MakeLaunch) -> None:
 
 def test_a_hang_is_ended(make_launch: MakeLaunch) -> None:
     with started(make_launch("fake-hanging")) as worker:
-        with pytest.raises(WorkerError, match="did not answer Trial in 0.5 s"):
+        with pytest.raises(WorkerError, match=r"did not answer Trial in 0\.5 s"):
             worker.ask(TRIAL, TrialResult, timeout_s=0.5)
         assert worker._process.poll() is not None
 
@@ -77,7 +77,7 @@ def test_a_hang_is_ended(make_launch: MakeLaunch) -> None:
 def test_rubbish_in_the_protocol_is_found_out(make_launch: MakeLaunch) -> None:
     with (
         started(make_launch("fake-rubbish")) as worker,
-        pytest.raises(WorkerError, match="not a message.*rubbish"),
+        pytest.raises(WorkerError, match=r"not a message.*rubbish"),
     ):
         worker.ask(TRIAL, TrialResult, timeout_s=60)
 
@@ -85,7 +85,7 @@ def test_rubbish_in_the_protocol_is_found_out(make_launch: MakeLaunch) -> None:
 def test_a_system_that_raises_is_told_with_its_traceback(make_launch: MakeLaunch) -> None:
     with (
         started(make_launch("fake-raising")) as worker,
-        pytest.raises(WorkerError, match="could not carry out Trial(.|\n)*out of something"),
+        pytest.raises(WorkerError, match=r"could not carry out Trial(.|\n)*out of something"),
     ):
         worker.ask(TRIAL, TrialResult, timeout_s=60)
 

@@ -110,7 +110,11 @@ def test_a_conversion_happens_once(
 
 
 def test_a_synthetic_model_has_its_shape_and_no_tokenizer(tiny: ModelFolder) -> None:
-    assert (tiny.name, tiny.vocabulary.size, tiny.tokenizer) == ("synthetic:tiny-llama", 256, "none")
+    assert (tiny.name, tiny.vocabulary.size, tiny.tokenizer) == (
+        "synthetic:tiny-llama",
+        256,
+        "none",
+    )
     assert tiny.vocabulary.special == {2}
 
 

@@ -111,8 +111,7 @@ def test_neither_side_of_a_pair_comes_first_more_often() -> None:
 
 def test_every_cell_has_the_same_mean_place() -> None:
     places = {
-        cell.id: sum(order.index(cell.id) for order in DEFAULT.orders[:8])
-        for cell in DEFAULT.cells
+        cell.id: sum(order.index(cell.id) for order in DEFAULT.orders[:8]) for cell in DEFAULT.cells
     }
     assert set(places.values()) == {8 * 5 // 2}
 
@@ -175,8 +174,6 @@ def test_acknowledged_refusals_stand_in_the_plan() -> None:
         ),
     ],
 )
-def test_what_cannot_be_measured_is_refused(
-    choices: Callable[[], Choices], message: str
-) -> None:
+def test_what_cannot_be_measured_is_refused(choices: Callable[[], Choices], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         plan_of(choices())

@@ -11,7 +11,7 @@ import pytest
 from nanoserve_bench import check_concurrent, check_serial
 from nanoserve_bench.records import Hold, Settings, Shape, StepRecord
 from nanoserve_bench.runners import Generated, run_concurrent, run_serial, step_log
-from support.fake_systems import Params, SteppedFake, StepOutput, answer
+from support.fake_systems import Params, StepOutput, SteppedFake, answer
 
 SETTINGS = Settings(
     machine="m",
@@ -130,10 +130,13 @@ def test_the_step_log_and_the_holds_add_up_to_the_same() -> None:
         SteppedFake(slots=3), PROMPTS, Params(max_tokens=5), slots=3, system="s", settings=SETTINGS
     )
     assert run.steps is not None
-    assert sum(
-        step.holders * (after.start_ns - step.start_ns)
-        for step, after in zip(run.steps, run.steps[1:], strict=False)
-    ) == run.served_ns
+    assert (
+        sum(
+            step.holders * (after.start_ns - step.start_ns)
+            for step, after in zip(run.steps, run.steps[1:], strict=False)
+        )
+        == run.served_ns
+    )
     assert run.steps[-1].holders == 0
 
 

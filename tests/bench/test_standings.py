@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def test_what_is_refused_has_no_number_but_its_rule(tmp_path: Path) -> None:
     last = [cell for cell in broken.plan.cells if cell.system == "nanoserve"][-1].id
     changed = broken.edit(
         "requests",
-        lambda row: _longer(row),
+        _broken,
         where=lambda row: row.cell == last and not row.warmup,  # type: ignore[attr-defined]
         blocks=(0,),
     )
@@ -45,9 +46,7 @@ def test_what_is_refused_has_no_number_but_its_rule(tmp_path: Path) -> None:
     assert "x [" not in line
 
 
-def _longer(row: object) -> object:
-    import dataclasses  # noqa: PLC0415
-
+def _broken(row: object) -> object:
     return dataclasses.replace(row, finish_reason="error", error="broken")  # type: ignore[type-var]
 
 

@@ -54,7 +54,7 @@ def test_a_system_that_cannot_run_says_why(name: str, reason: str) -> None:
 
 
 def test_an_unknown_system_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(PlanError, match="no system is called 'nope'.*nanoserve"):
+    with pytest.raises(PlanError, match=r"no system is called 'nope'.*nanoserve"):
         systems.find("nope")
 
 

@@ -110,10 +110,12 @@ def test_a_real_model_has_a_noise_floor_far_below_its_margins(tiny: ModelFolder)
     prompt = (5, 6, 7)
     reference = hf_generate_one(model)(prompt, 6).token_ids
     wrong = (reference[2] + 1) % 256
-    output = (*reference[:2], wrong, *hf_generate_one(model)((*prompt, *reference[:2], wrong), 3).token_ids)
-    found = triage(
-        model, Divergence(prompt_ids=prompt, output_ids=output, reference_ids=reference)
+    output = (
+        *reference[:2],
+        wrong,
+        *hf_generate_one(model)((*prompt, *reference[:2], wrong), 3).token_ids,
     )
+    found = triage(model, Divergence(prompt_ids=prompt, output_ids=output, reference_ids=reference))
     assert found.position == 2
     assert found.kind == BUG
     assert found.later_agreement == 1.0

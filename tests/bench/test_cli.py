@@ -1,0 +1,153 @@
+"""The command line: what it prints, and with which code it ends."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nanoserve_bench import cli
+from nanoserve_bench.commands import sweep as command
+from nanoserve_bench.errors import PlanError, WorkerError
+from nanoserve_bench.models import ModelFolder
+
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process: exit code and everything printed."""
+
+    def start(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["nanoserve-bench", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        captured = capsys.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, captured.out + captured.err
+
+    return start
+
+
+def test_the_commands_of_the_design(run: Run) -> None:
+    code, text = run("--help")
+    assert code == 0
+    for name in ("sweep", "check", "rules", "explain", "systems"):
+        assert f"\n  {name} " in text
+
+
+def test_the_help_of_a_sweep_tells_a_newcomer_what_it_does(run: Run) -> None:
+    code, text = run("sweep", "--help")
+    assert code == 0
+    for words in ("runs blocks", "--quick", "--dry-run", "Examples", "Exit codes", "goes on"):
+        assert words in text
+
+
+def test_systems_are_listed_with_the_reason_why_one_cannot_run(
+    run: Run, fake_systems: None
+) -> None:
+    code, text = run("systems")
+    assert code == 0
+    for name in ("hf-generate", "hf-generate-untimed", "nanoserve", "fake"):
+        assert f"\n{name} " in text
+    assert "cannot run: ModuleNotFoundError" in text
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    run: Run, tiny: ModelFolder, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NANOSERVE_CACHE", str(cache))
+    code, text = run(
+        *("sweep", "--dry-run", "--model", tiny.name, "--full", "--blocks", "3"),
+        *("--device", "cpu", "--out", str(tmp_path / "results")),
+    )
+    assert code == 0
+    assert "hf-generate-again/cpu/float32/1/day44x32" in text
+    assert "nanoserve/cpu/float32/32/day44x32" in text
+    assert "skipped: mps" in text
+    assert "3 to 3 blocks" in text
+    assert "-cpu-full-" in text
+    assert not (tmp_path / "results").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("sweep", "--no-such-option"), 2, "No such option"),
+        (("sweep", "--blocks", "0"), 2, "0 is not in the range"),
+        (("sweep", "--workload", "day45"), 2, "'day45' is not one of"),
+        (("no-such-command",), 2, "No such command"),
+    ],
+)
+def test_a_misuse_ends_with_two_and_a_message(
+    run: Run, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    ended, text = run(*arguments)
+    assert ended == code
+    assert message in text
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (PlanError("not like this"), 2, "not like this"),
+        (WorkerError("it died"), 3, "it died\nWhat is complete is kept"),
+        (KeyboardInterrupt(), 130, "goes on where it stopped"),
+    ],
+)
+def test_each_bad_end_has_its_code_and_no_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(command, "_prepare", fail)
+    ended, text = run("sweep")
+    assert ended == code
+    assert message in text
+    assert "Traceback" not in text
+
+
+def test_the_module_is_the_command(command: Callable[..., subprocess.Popen[str]]) -> None:
+    process = command("explain", "RUN010")
+    text, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "RUN010" in text
+
+
+def test_a_finished_run_id_is_not_chosen_again(tmp_path: Path) -> None:
+    from support.sound import study  # noqa: PLC0415
+
+    assert command._free_run_id("stem", tmp_path) == "stem"
+    study().write(tmp_path / "stem")
+    assert command._free_run_id("stem", tmp_path) == "stem-2"
+    study().write(tmp_path / "stem-2", finish=False)
+    assert command._free_run_id("stem", tmp_path) == "stem-2"
+
+
+def test_importing_the_package_imports_neither_torch_nor_transformers() -> None:
+    code = (
+        "import sys, nanoserve_bench, nanoserve_bench.cli\n"
+        "sys.exit(', '.join({'torch', 'transformers', 'nanoserve'} & sys.modules.keys()) or None)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_exported_name_is_there() -> None:
+    import nanoserve_bench  # noqa: PLC0415
+
+    for name in nanoserve_bench.__all__:
+        assert getattr(nanoserve_bench, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = nanoserve_bench.nothing
