@@ -1,6 +1,7 @@
 """Is a value from outside what its annotation says? The annotation alone does not make it so."""
 
 import math
+from collections.abc import Sequence
 
 
 def is_integer(value: object) -> bool:
@@ -26,3 +27,8 @@ def is_text(value: object) -> bool:
 def are_integers(values: object) -> bool:
     """Whether it is a tuple or list of ints."""
     return isinstance(values, tuple | list) and all(map(is_integer, values))
+
+
+def is_sequence(value: object) -> bool:
+    """Whether it is a list or the like; bytes, whose items are ints by accident, are not."""
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)

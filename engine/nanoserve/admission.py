@@ -8,7 +8,7 @@ fits into the model's length and, alone, into the KV pool.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nanoserve._checks import is_integer
+from nanoserve._checks import is_integer, is_sequence
 from nanoserve.errors import RequestRefused
 from nanoserve.sampling_params import SamplingParams
 from nanoserve.tokenizer import Tokenizer
@@ -72,13 +72,21 @@ def _read(prompt: Prompt, tokenizer: Tokenizer | None) -> list[int]:
     if isinstance(prompt, str):
         if tokenizer is None:
             raise RequestRefused("the prompt is text, and this model has no tokenizer: give ids")
+        _check_text(prompt)
         return tokenizer.encode(prompt)
-    try:
-        return list(prompt)
-    except TypeError:
+    if not is_sequence(prompt):
         raise RequestRefused(
-            f"a prompt is a string or a sequence of token ids, not {type(prompt).__name__}"
-        ) from None
+            f"a prompt is a string or a list of token ids, not {type(prompt).__name__}"
+        )
+    return list(prompt)
+
+
+def _check_text(text: str) -> None:
+    """Half a character (a lone surrogate) is a str in Python, and text nowhere else."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestRefused(f"the prompt is not valid Unicode: {error}") from None
 
 
 def _check_ids(tokens: list[int], vocab_size: int) -> None:

@@ -127,7 +127,7 @@ class Engine:
         """
         now_ns = self._clock()
         start_ns = self._boundary_ns if self._scheduler.running else now_ns
-        if self._scheduler.running and self._scheduler.arrived_between(start_ns, now_ns):
+        if self._scheduler.running and self._scheduler.newcomer_between(start_ns, now_ns):
             return start_ns, self._scheduler.boundary()
         return start_ns, self._scheduler.schedule(start_ns)
 

@@ -83,10 +83,13 @@ class Scheduler:
         """Put a request into the queue, at the place of its arrival."""
         insort(self.waiting, request, key=_BY_AGE)
 
-    def arrived_between(self, start_ns: int, now_ns: int) -> bool:
-        """Whether a request for which a slot is free arrived in ``(start_ns, now_ns]``."""
-        free = self.max_slots - len(self.running)
-        return any(start_ns < request.arrival_ns <= now_ns for request in self.waiting[:free])
+    def newcomer_between(self, start_ns: int, now_ns: int) -> bool:
+        """Whether the next to be admitted arrived in ``(start_ns, now_ns]``, and a slot is free."""
+        return (
+            bool(self.waiting)
+            and len(self.running) < self.max_slots
+            and start_ns < self.waiting[0].arrival_ns <= now_ns
+        )
 
     def schedule(self, start_ns: int) -> SchedulerOutput:
         """Decide the step that starts at ``start_ns``: preempt, grow, admit."""

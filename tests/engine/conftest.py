@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
-from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput
+from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput, backend
+from nanoserve.kernels.compile import INSTRUCTION_SETS, CannotCompile, compile_kernels
+from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable
 from nanoserve.model_runner import ModelRunner
 from nanoserve.scheduler import SchedulerOutput
 
@@ -70,8 +73,6 @@ ReferenceMaker = Callable[..., Reference]
 @pytest.fixture(scope="session")
 def make_reference(tmp_path_factory: pytest.TempPathFactory) -> ReferenceMaker:
     """Make a small random Llama; keyword arguments change its config."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     made: dict[str, Reference] = {}
 
     def make(**changes: Any) -> Reference:
@@ -95,6 +96,49 @@ def make_reference(tmp_path_factory: pytest.TempPathFactory) -> ReferenceMaker:
 def reference(make_reference: ReferenceMaker) -> Reference:
     """The small random Llama."""
     return make_reference()
+
+
+@pytest.fixture(scope="session")
+def kernel_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLibrary]:
+    """The kernels as they stand in the sources, for every instruction set of this processor."""
+    folder = tmp_path_factory.mktemp("kernels")
+    try:
+        compile_kernels(folder)
+    except CannotCompile as reason:
+        pytest.skip(str(reason))
+    capability = torch.backends.cpu.get_cpu_capability().lower()
+    names = [instruction_set.name for instruction_set in INSTRUCTION_SETS]
+    # The sets are listed widest first, and a processor that has one has those behind it.
+    usable = INSTRUCTION_SETS[names.index(capability) :] if capability in names else ()
+    return {each.name: KernelLibrary(each, folder) for each in usable}
+
+
+@pytest.fixture(params=["avx512", "avx2"])
+def kernels(
+    request: pytest.FixtureRequest, kernel_libraries: dict[str, KernelLibrary]
+) -> KernelLibrary:
+    """The kernels, compiled for each instruction set in turn."""
+    if request.param not in kernel_libraries:
+        pytest.skip(f"this processor has no {request.param}")
+    return kernel_libraries[request.param]
+
+
+@pytest.fixture(params=["avx512", "avx2", "torch"])
+def every_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Engines made in the test run on the kernels, or on torch, in turn."""
+    path: str = request.param
+    libraries = {} if path == "torch" else request.getfixturevalue("kernel_libraries")
+    if path != "torch" and path not in libraries:
+        pytest.skip(f"this processor has no {path}")
+
+    def load() -> KernelLibrary:
+        if path == "torch":
+            raise KernelsUnavailable("the test asks for torch")
+        library: KernelLibrary = libraries[path]
+        return library
+
+    monkeypatch.setattr(backend, "load_kernels", load)
+    return path
 
 
 class LogitsRecorder(ModelRunner):

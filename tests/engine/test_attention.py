@@ -117,4 +117,8 @@ def test_neighbouring_prompts_of_one_length_are_one_group():
     for past, length in ((3, 1), (0, 4), (0, 4), (0, 2), (0, 4)):
         scene.add(past, length)
     plan = AttentionPlan.build(scene.rows, block_size=3, device=CPU)
-    assert [(g.start, g.count, g.length) for g in plan.prompts] == [(1, 2, 4), (9, 1, 2), (11, 1, 4)]
+    assert [(g.start, g.count, g.length) for g in plan.prompts] == [
+        (1, 2, 4),
+        (9, 1, 2),
+        (11, 1, 4),
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import Any
 
@@ -60,6 +61,8 @@ BAD_REQUESTS: dict[str, tuple[Any, Any, str]] = {
     "an id that is no integer": ([5, 2.5], SamplingParams(), "token 1 is 2.5, a float"),
     "an id that is a bool": ([True], SamplingParams(), "token 0 is True, a bool"),
     "no prompt at all": (None, SamplingParams(), "a prompt is a string or .* not NoneType"),
+    "bytes": (b"abc", SamplingParams(), "a prompt is a string or .* not bytes"),
+    "a set": ({5}, SamplingParams(), "a prompt is a string or .* not set"),
     "a number": (7, SamplingParams(), "a prompt is a string or .* not int"),
     "text without a tokenizer": ("hello", SamplingParams(), "no tokenizer: give ids"),
     "as long as the model": ([5] * 64, SamplingParams(), "64 tokens and leaves no room"),
@@ -226,8 +229,6 @@ class ScriptedRunner(ModelRunner):
 
     def __init__(self, config: EngineConfig, eos: set[int], script: list[int]):
         super().__init__(config)
-        import dataclasses
-
         self.model_config = dataclasses.replace(self.model_config, eos_token_ids=frozenset(eos))
         self._script = script
 

@@ -10,6 +10,7 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from nanoserve import SamplingParams
 from nanoserve.errors import UnsupportedModel, WeightsMismatch
@@ -35,8 +36,6 @@ def permute(weight: np.ndarray, heads: int) -> np.ndarray:
 
 def divisors(config: Any) -> np.ndarray:
     """The table of Llama 3's rope scaling, from transformers' own frequencies."""
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
     plain = LlamaRotaryEmbedding.compute_default_rope_parameters(config)[0]
     return (plain / LlamaRotaryEmbedding(config).inv_freq).numpy()
 
@@ -50,6 +49,7 @@ def write_gguf(
     *,
     architecture: str = "llama",
     quantised: gguf.GGMLQuantizationType | None = None,
+    dtype: type[np.floating[Any]] = np.float32,
     skip: str | None = None,
     more: Change | None = None,
 ) -> Path:
@@ -89,7 +89,7 @@ def write_gguf(
         if stem.startswith("model.layers."):
             _, _, index, stem = stem.split(".", 3)
             layer = f"blk.{index}."
-        values = tensor.numpy()
+        values = tensor.numpy().astype(dtype)
         if stem.endswith("q_proj"):
             values = permute(values, config.num_attention_heads)
         if stem.endswith("k_proj"):
@@ -166,6 +166,12 @@ def test_quantised_tensors_are_dequantised(
         got = checkpoint.tensor(name)
         assert got.dtype == torch.float32
         assert (got - tensor).abs().max() < 0.01
+
+
+def test_a_type_that_cannot_be_dequantised_is_named(reference: Any, tmp_path: Path):
+    checkpoint = GgufCheckpoint(write_gguf(reference, tmp_path / "m.gguf", dtype=np.float64))
+    with pytest.raises(UnsupportedModel, match=r"'output_norm\.weight': Dequantization for F64"):
+        checkpoint.tensor("model.norm.weight")
 
 
 def test_another_architecture_is_refused(reference: Any, tmp_path: Path):

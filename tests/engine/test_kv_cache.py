@@ -1,4 +1,4 @@
-"""The pool's tensors: what is written is read back through the tables, and its size is explained."""
+"""The pool: what is written is read back through the tables, and its size is explained."""
 
 from __future__ import annotations
 

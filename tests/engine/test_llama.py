@@ -10,6 +10,8 @@ import torch
 
 from nanoserve import SamplingParams
 
+pytestmark = pytest.mark.usefixtures("every_path")
+
 TOLERANCE = 1e-4
 
 VARIANTS: dict[str, dict[str, Any]] = {

@@ -53,7 +53,7 @@ def test_a_single_text_is_not_a_list_of_prompts(llm: LLM):
 
 def test_ids_that_were_not_wrapped_are_errors_and_not_prompts(llm: LLM):
     outputs: list[Any] = llm.generate([5, 6])  # type: ignore[list-item]
-    assert all("a prompt is a string or a sequence" in output.error for output in outputs)
+    assert all("a prompt is a string or a list" in output.error for output in outputs)
 
 
 def test_a_step_that_raises_leaves_nothing_behind(llm: LLM, monkeypatch: pytest.MonkeyPatch):

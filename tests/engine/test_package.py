@@ -13,7 +13,7 @@ PACKAGE = Path(nanoserve.__file__).parent
 
 
 def imported_by(program: str) -> set[str]:
-    result = subprocess.run(  # noqa: S603 - this interpreter, our own program
+    result = subprocess.run(
         [sys.executable, "-c", f"{program}\nimport sys\nprint(*sys.modules)"],
         check=True,
         capture_output=True,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
+from transformers import LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from nanoserve.models.model_config import Llama3RopeScaling, RopeConfig
 from nanoserve.models.rope import inverse_frequencies, rope_table, rotate
@@ -26,11 +30,6 @@ SMALL = RopeConfig(
     ],
 )
 def test_tables_are_those_of_transformers(rope: RopeConfig, head_dim: int):
-    import dataclasses
-
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
-
     shape = dataclasses.replace(
         SYNTHETIC_CONFIGS["tiny-llama"], rope=rope, head_dim=head_dim, max_position=8192
     )
@@ -38,9 +37,7 @@ def test_tables_are_those_of_transformers(rope: RopeConfig, head_dim: int):
     assert torch.equal(inverse_frequencies(rope, head_dim), reference.inv_freq)
     for dtype in (torch.float32, torch.bfloat16):
         wanted = reference(torch.zeros(1, dtype=dtype), torch.arange(8000)[None])
-        got = rope_table(
-            rope, head_dim, positions=8000, device=torch.device("cpu"), dtype=dtype
-        )
+        got = rope_table(rope, head_dim, positions=8000, device=torch.device("cpu"), dtype=dtype)
         for mine, theirs in zip(got, wanted, strict=True):
             assert torch.equal(mine[:, 0], theirs[0])
 

@@ -141,6 +141,16 @@ def test_a_dry_pool_preempts_the_youngest_who_returns_before_newcomers():
     assert young.timings().holds == ((10, 30), (40, 50))
 
 
+def test_age_decides_who_is_preempted_not_the_order_of_admission():
+    bench = Bench(blocks=4, size=2)
+    young = bench.add("young", 3, arrival=5)
+    bench.step(6)
+    bench.add("backdated", 3, arrival=1)
+    assert [name for name, *_ in rows(bench.step(7))] == ["young", "backdated"]
+    assert [name for name, *_ in rows(bench.step(8))] == ["backdated"]
+    assert young.status is RequestStatus.PREEMPTED
+
+
 def test_nobody_is_admitted_in_a_step_that_preempts():
     """Otherwise the preempted one could take back what was just taken from it."""
     bench = Bench(blocks=4, size=2)
@@ -186,20 +196,22 @@ def test_a_request_can_end_in_any_state(state: str):
     assert [name for name, *_ in rows(bench.step(10))] == ["old"]
 
 
-def test_arrived_between_asks_only_for_those_a_slot_is_free_for():
-    bench = Bench(slots=2)
+def test_a_newcomer_is_the_next_in_line_with_a_slot_free_for_it():
+    bench = Bench(slots=3)
     bench.add("a", 1, arrival=1)
     bench.step(5)
-    scheduler = bench.scheduler
-    assert not scheduler.arrived_between(5, 9)
+    newcomer = bench.scheduler.newcomer_between
+    assert not newcomer(5, 9)
     bench.add("b", 1, arrival=7)
-    assert scheduler.arrived_between(5, 9)
-    assert scheduler.arrived_between(6, 7)
-    assert not scheduler.arrived_between(7, 9), "it can be admitted at 7"
-    assert not scheduler.arrived_between(5, 6), "it has not arrived at 6"
-    bench.step(8)
+    assert newcomer(5, 9)
+    assert newcomer(6, 7)
+    assert not newcomer(7, 9), "it can be admitted at 7"
+    assert not newcomer(5, 6), "it has not arrived at 6"
     bench.add("c", 1, arrival=8)
-    assert not scheduler.arrived_between(7, 9), "no slot is free"
+    assert not newcomer(7, 9), "b can be admitted, and c follows a step later"
+    bench.step(8)
+    bench.add("d", 1, arrival=9)
+    assert not newcomer(8, 9), "no slot is free"
 
 
 @pytest.mark.parametrize("fault", ["lost", "twice", "too many"])

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 import torch
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from nanoserve import LLM, SamplingParams
 from nanoserve.models.llama import parameter_shapes
@@ -27,8 +25,6 @@ def test_no_two_tensors_are_alike():
 
 
 def test_transformers_computes_the_same_from_the_same_tensors():
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     checkpoint = SyntheticCheckpoint("tiny-llama")
     config = LlamaConfig(**checkpoint.config.as_hf_config())
     model = LlamaForCausalLM(config).eval()

@@ -1,4 +1,4 @@
-"""Where models come from: folders, shards, hub ids; and what is wrong with those that do not load."""
+"""Where models come from: folders, shards, hub ids; and why some do not load."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
 
 from nanoserve import LLM, SamplingParams
 from nanoserve.errors import ModelNotFound, WeightsMismatch
 from nanoserve.models import weights
+from nanoserve.models.digest import weights_digest
 from nanoserve.models.weights import SafetensorsCheckpoint, open_checkpoint
 
 
@@ -42,7 +44,9 @@ def shard(folder: Path) -> dict[str, str]:
 def test_shards_are_one_model(reference: Any, folder: Path):
     shard(folder)
     assert answer(folder) == reference.greedy([5, 6, 7], 6)
-    assert LLM(str(folder)).engine.weights_digest == LLM(str(reference.folder)).engine.weights_digest
+    assert (
+        LLM(str(folder)).engine.weights_digest == LLM(str(reference.folder)).engine.weights_digest
+    )
 
 
 def test_a_missing_shard_is_named(folder: Path):
@@ -90,7 +94,9 @@ def test_tensors_that_are_not_those_of_the_config_are_named(folder: Path):
 
 def test_a_tensor_of_another_shape_is_named(folder: Path):
     resave(folder, **{"model.norm.weight": torch.ones(47)})
-    with pytest.raises(WeightsMismatch, match=r"model\.norm\.weight has shape \(47,\), and \(48,\)"):
+    with pytest.raises(
+        WeightsMismatch, match=r"model\.norm\.weight has shape \(47,\), and \(48,\)"
+    ):
         LLM(str(folder))
 
 
@@ -115,8 +121,6 @@ def test_weights_are_cast_to_the_dtype_that_runs(reference: Any, folder: Path):
     save_file({n: t.bfloat16() for n, t in tensors.items()}, folder / "model.safetensors")
     llm = LLM(str(folder))
     rounded = {n: t.bfloat16().float() for n, t in reference.model.state_dict().items()}
-    from nanoserve.models.digest import weights_digest
-
     assert llm.engine.weights_digest == weights_digest(rounded.items())
 
 
@@ -132,7 +136,7 @@ def test_a_missing_gguf_file_is_named():
 
 
 def test_an_unknown_synthetic_model_lists_those_there_are():
-    with pytest.raises(ModelNotFound, match="known: synthetic:tiny-llama, synthetic:llama-3.2-1b"):
+    with pytest.raises(ModelNotFound, match=r"synthetic:tiny-llama, synthetic:llama-3\.2-1b"):
         open_checkpoint("synthetic:gpt-5")
 
 
@@ -153,13 +157,11 @@ def test_a_hub_id_is_downloaded_and_read_like_a_folder(
 
 
 def test_a_hub_that_does_not_answer_is_a_model_that_is_not_found(monkeypatch: pytest.MonkeyPatch):
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
     def snapshot(repo: str, *, allow_patterns: list[str]) -> str:
         raise LocalEntryNotFoundError("no connection")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", snapshot)
-    with pytest.raises(ModelNotFound, match="no folder 'owner/a-model', and the hub .* no conn"):
+    with pytest.raises(ModelNotFound, match=r"no folder 'owner/a-model', and the hub .* no conn"):
         open_checkpoint("owner/a-model")
 
 

@@ -131,7 +131,10 @@ class GgufCheckpoint:
 
 def _to_torch(tensor: ReaderTensor) -> torch.Tensor:
     """Dequantise to float32; a copy, so that the file is not kept mapped."""
-    values = dequantize(tensor.data, tensor.tensor_type)
+    try:
+        values = dequantize(tensor.data, tensor.tensor_type)
+    except NotImplementedError as error:
+        raise UnsupportedModel(f"GGUF tensor {tensor.name!r}: {error}") from error
     return torch.from_numpy(np.array(values, dtype=np.float32))
 
 

@@ -1,0 +1,404 @@
+"""The compiled kernels: against torch at every shape, to the bit against themselves, and the door.
+
+That whole models agree with transformers on every path is in ``test_llama`` and ``test_smollm2``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.functional import linear, silu
+
+from nanoserve import LLM, Engine, EngineConfig, SamplingParams, backend
+from nanoserve.errors import IntegrityError
+from nanoserve.kernels import compile as kernel_compiler
+from nanoserve.kernels import library
+from nanoserve.kernels.backend import CompiledBackend
+from nanoserve.kernels.compile import INSTRUCTION_SETS, CannotCompile, compile_kernels
+from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable, load_kernels
+from nanoserve.kernels.panels import PackedMatrix, WeightMemory
+from nanoserve.model_runner import ModelRunner
+from nanoserve.scheduler import ScheduledRow, SchedulerOutput
+
+STORE, ADD, SILU_TIMES = range(3)
+SHAPES = [(1, 1), (5, 47), (7, 24), (8, 48), (33, 49), (64, 96), (77, 97), (200, 145), (3, 300)]
+GUARD = 12345.0
+
+
+def drawn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def multiply(
+    kernels: KernelLibrary,
+    weight: torch.Tensor,
+    x: torch.Tensor,
+    y: torch.Tensor | None = None,
+    epilogue: int = STORE,
+) -> torch.Tensor:
+    """A linear through the kernels, whose result must stay inside its rows."""
+    packed = PackedMatrix(weight, width=kernels.panel_width, memory=WeightMemory())
+    outputs, padded = len(weight), kernels.padded(len(weight))
+    spread = torch.full((len(x) + 1, padded + 5), GUARD)
+    if y is not None:
+        spread[: len(x), :padded] = 0
+        spread[: len(x), :outputs] = y
+    kernels.linear(packed.matrix, x, spread, epilogue=epilogue)
+    assert (spread[:, padded:] == GUARD).all()
+    assert (spread[-1] == GUARD).all()
+    return spread[: len(x), :outputs]
+
+
+# ---- linears ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_a_linear_is_torchs_at_every_number_of_rows(
+    kernels: KernelLibrary, inputs: int, outputs: int
+):
+    weight = drawn(outputs, inputs)
+    for rows in range(1, 34):
+        x = drawn(rows, inputs, seed=rows)
+        torch.testing.assert_close(
+            multiply(kernels, weight, x), linear(x, weight), rtol=1e-5, atol=2e-5
+        )
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), SHAPES)
+def test_a_row_has_the_same_bits_whatever_its_company(
+    kernels: KernelLibrary, inputs: int, outputs: int
+):
+    weight, x = drawn(outputs, inputs), drawn(33, inputs, seed=1)
+    alone = torch.cat([multiply(kernels, weight, row[None]) for row in x])
+    for rows in range(1, 34):
+        assert torch.equal(multiply(kernels, weight, x[:rows]), alone[:rows])
+        assert torch.equal(multiply(kernels, weight, x[-rows:]), alone[-rows:])
+
+
+def test_rows_may_be_any_distance_apart(kernels: KernelLibrary):
+    weight, x = drawn(50, 20), drawn(7, 31)
+    wanted = multiply(kernels, weight, x[:, :20].contiguous())
+    assert torch.equal(multiply(kernels, weight, x[:, :20]), wanted)
+
+
+def test_what_is_done_with_a_product(kernels: KernelLibrary):
+    weight, x, y = drawn(97, 30), drawn(11, 30, seed=1), 3 * drawn(11, 97, seed=2)
+    product = linear(x, weight)
+    added = multiply(kernels, weight, x, y, ADD)
+    torch.testing.assert_close(added, y + product, rtol=1e-5, atol=2e-5)
+    gated = multiply(kernels, weight, x, y, SILU_TIMES)
+    torch.testing.assert_close(gated, silu(y) * product, rtol=1e-5, atol=2e-5)
+
+
+def test_silu_is_exact_to_rounding_from_end_to_end(kernels: KernelLibrary):
+    edges = torch.tensor([0.0, -0.0, 1e-30, 3e38, -3e38, float("inf")])
+    gates = torch.cat([torch.linspace(-110, 110, 20_001), edges])[:, None]
+    got = multiply(kernels, torch.ones(1, 1), torch.ones_like(gates), gates, SILU_TIMES)
+    torch.testing.assert_close(got, silu(gates.double()).float(), rtol=4e-7, atol=5e-37)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_what_is_no_number_stays_in_its_row(kernels: KernelLibrary, value: float):
+    weight, x = drawn(60, 10), drawn(9, 10, seed=1)
+    x[4, 3] = value
+    got = multiply(kernels, weight, x)
+    assert not got[4].isfinite().any()
+    others = [0, 1, 2, 3, 5, 6, 7, 8]
+    assert torch.equal(got[others], multiply(kernels, weight, x[others]))
+    got = multiply(kernels, weight, x, torch.full((9, 60), float("nan")), SILU_TIMES)
+    assert got.isnan().all()
+
+
+def test_panels_hold_the_weight_and_nothing_else():
+    weight = drawn(50, 7)
+    packed = PackedMatrix(weight, width=24, memory=WeightMemory())
+    unpacked = packed.panels.transpose(1, 2).reshape(-1, 7)
+    assert torch.equal(unpacked[:50], weight)
+    assert not unpacked[50:].any()
+
+
+def test_weight_memory_hands_out_every_float_once():
+    memory = WeightMemory()
+    pieces = [memory.take(size) for size in (1, 5_000_000, 17, 40_000_000, 3, 16)]
+    for number, piece in enumerate(pieces, 1):
+        assert not piece.any()
+        piece.fill_(number)
+        assert piece.data_ptr() % 64 == 0
+    assert all((piece == number).all() for number, piece in enumerate(pieces, 1))
+
+
+# ---- steps ------------------------------------------------------------------------------------
+
+
+def prompts_of(lengths: list[int], seed: int = 0) -> list[list[int]]:
+    rng = random.Random(seed)
+    return [[rng.randrange(97) for _ in range(length)] for length in lengths]
+
+
+@pytest.fixture
+def on_kernels(kernels: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> KernelLibrary:
+    """Engines made in the test run on these kernels."""
+    monkeypatch.setattr(backend, "load_kernels", lambda: kernels)
+    return kernels
+
+
+def pool_of(runner: ModelRunner) -> tuple[torch.Tensor, torch.Tensor]:
+    compiled = runner._backend
+    assert isinstance(compiled, CompiledBackend)
+    return compiled._pool
+
+
+@pytest.mark.parametrize("block_size", [1, 3, 16, 40, 300])
+@pytest.mark.usefixtures("on_kernels")
+def test_logits_agree_around_the_borders_of_blocks_chunks_and_calls(
+    block_size: int, make_reference: Any, run_requests: Any
+):
+    """Attention goes on after 256 tokens, a call ends after 512, and blocks end where they do."""
+    reference = make_reference(max_position_embeddings=1024)
+    lengths = [1, 15, 16, 17, 254, 257, 511, 513, 700]
+    run = run_requests(
+        reference.folder,
+        prompts_of(lengths),
+        SamplingParams(max_tokens=5),
+        max_slots=len(lengths),
+        block_size=block_size,
+        max_batch_tokens=10_000,
+    )
+    assert len({len(row) for row in run.runner.passes}) == 1, "all rows in every step"
+    assert run.worst_logit(reference) < 1e-4
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_the_last_position_of_a_long_model(make_reference: Any, run_requests: Any):
+    reference = make_reference(max_position_embeddings=2048, num_hidden_layers=2)
+    run = run_requests(
+        reference.folder, prompts_of([2045]), SamplingParams(max_tokens=16), max_slots=1
+    )
+    assert len(run.outputs["0"].token_ids) == 3
+    assert run.worst_logit(reference) < 1e-4
+
+
+@pytest.mark.parametrize("heads", [(6, 6), (6, 1), (10, 1), (12, 4), (18, 2)], ids=str)
+@pytest.mark.usefixtures("on_kernels")
+def test_query_heads_share_kv_heads_in_groups_of_any_size(
+    heads: tuple[int, int], make_reference: Any, run_requests: Any
+):
+    reference = make_reference(
+        hidden_size=4 * heads[0], num_attention_heads=heads[0], num_key_value_heads=heads[1]
+    )
+    run = run_requests(reference.folder, prompts_of([5, 20]), SamplingParams(max_tokens=6))
+    assert run.worst_logit(reference) < 1e-4
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.usefixtures("on_kernels")
+def test_a_request_has_the_same_bits_alone_in_company_and_on_any_number_of_threads(
+    threads: int, reference: Any, run_requests: Any
+):
+    prompt = prompts_of([37], seed=1)[0]
+    alone = run_requests(reference.folder, [prompt], SamplingParams(max_tokens=20))
+    torch.set_num_threads(threads)
+    try:
+        company = run_requests(
+            reference.folder,
+            [prompt, *prompts_of([70, 2, 31, 37, 13], seed=2)],
+            [SamplingParams(max_tokens=n) for n in (20, 2, 30, 5, 1, 12)],
+            max_slots=4,
+        )
+    finally:
+        torch.set_num_threads(1)
+    for position in range(37, 57):
+        assert torch.equal(company.runner.seen["0", position], alone.runner.seen["0", position])
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_what_is_computed_again_after_preemption_has_the_same_bits(
+    reference: Any, run_requests: Any
+):
+    prompts = prompts_of([8, 9, 10, 7, 8])
+    settings = {"max_slots": 5, "block_size": 4}
+    params = SamplingParams(max_tokens=20)
+    tight = run_requests(reference.folder, prompts, params, kv_pool_tokens=48, **settings)
+    roomy = run_requests(reference.folder, prompts, params, **settings)
+    assert any(len(output.timings.holds) > 1 for output in tight.outputs.values())
+    assert tight.runner.seen.keys() == roomy.runner.seen.keys()
+    for key, logits in tight.runner.seen.items():
+        assert torch.equal(logits, roomy.runner.seen[key])
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_nothing_is_read_that_was_not_written(reference: Any):
+    """A pool full of NaN: one that came through would make the whole row one."""
+    config = EngineConfig(model=str(reference.folder), max_slots=3, block_size=5)
+    runner = ModelRunner(config)
+    with torch.inference_mode():
+        for tensor in pool_of(runner):
+            tensor.fill_(float("nan"))
+    engine = Engine(config, runner=runner)
+    prompts = prompts_of([3, 20, 41, 7])
+    for index, prompt in enumerate(prompts):
+        engine.add_request(str(index), prompt, SamplingParams(max_tokens=8))
+    outputs = {}
+    while engine.has_unfinished():
+        outputs |= {output.request_id: output.token_ids for output in engine.step().outputs}
+    assert outputs == {str(i): reference.greedy(prompt, 8) for i, prompt in enumerate(prompts)}
+
+
+def plan_of(token_ids: list[int], blocks: list[int]) -> SchedulerOutput:
+    request: Any = SimpleNamespace(token_ids=token_ids, table=SimpleNamespace(blocks=blocks))
+    row = ScheduledRow(request=request, start=0, length=len(token_ids), is_prefill=True)
+    return SchedulerOutput(rows=(row,), new_blocks=(), holders=1, waiting=0)
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "blocks", "fault"),
+    [
+        ([1, 256], [0], "token id"),
+        ([-1], [0], "token id"),
+        ([1], [4], "block"),
+        ([1], [-1], "block"),
+        ([1] * 9, [0, -7], "block"),
+        ([1] * 9, [0], "position"),
+        ([1] * 33, [0, 1, 2, 3, 0], "position"),
+    ],
+)
+@pytest.mark.usefixtures("on_kernels")
+def test_a_plan_that_points_outside_is_refused(token_ids: list[int], blocks: list[int], fault: str):
+    runner = ModelRunner(
+        EngineConfig(
+            model="synthetic:tiny-llama", max_model_len=32, block_size=8, kv_pool_tokens=32
+        )
+    )
+    assert runner.run(plan_of([1] * 9, [2, 3])).isfinite().all()
+    with pytest.raises(IntegrityError, match=f"a {fault} of the step lies outside the model"):
+        runner.run(plan_of(token_ids, blocks))
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_a_step_without_rows_does_nothing():
+    runner = ModelRunner(EngineConfig(model="synthetic:tiny-llama"))
+    empty = SchedulerOutput(rows=(), new_blocks=(), holders=0, waiting=0)
+    assert runner.run(empty).shape == (0, 256)
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_tied_weights_are_in_memory_once(make_reference: Any):
+    def panels(*, tied: bool) -> int:
+        folder = make_reference(tie_word_embeddings=tied).folder
+        compiled = ModelRunner(EngineConfig(model=str(folder)))._backend
+        assert isinstance(compiled, CompiledBackend)
+        return len(compiled._packed)
+
+    assert panels(tied=True) == 3 * 5 + 1
+    assert panels(tied=False) == 3 * 5 + 2
+
+
+# ---- the door ---------------------------------------------------------------------------------
+
+
+def test_the_engine_says_which_path_it_runs(on_kernels: KernelLibrary):
+    about = LLM("synthetic:tiny-llama").engine.describe()
+    name = on_kernels.instruction_set.name
+    assert about.kernel_path == f"cpp:{name} panels"
+    assert about.attention_path == f"cpp:{name} through block tables"
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_torch_runs_where_it_is_asked_for(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, logger="nanoserve"):
+        about = LLM("synthetic:tiny-llama", kernel="torch").engine.describe()
+    assert about.kernel_path.startswith("torch:")
+    assert "compiled kernels are not used: kernel='torch' asks for torch" in caplog.text
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_other_dtypes_run_on_torch():
+    about = LLM("synthetic:tiny-llama", dtype="bfloat16").engine.describe()
+    assert about.kernel_path.startswith("torch:")
+
+
+def test_heads_that_do_not_fill_registers_run_on_torch(
+    on_kernels: KernelLibrary,
+    make_reference: Any,
+    run_requests: Any,
+    caplog: pytest.LogCaptureFixture,
+):
+    reference = make_reference(head_dim=12)
+    with caplog.at_level(logging.WARNING, logger="nanoserve"):
+        run = run_requests(reference.folder, prompts_of([5]), SamplingParams(max_tokens=3))
+    assert run.runner.kernel_path.startswith("torch:")
+    assert f"head_dim must be a multiple of {on_kernels.lanes}, and is 12" in caplog.text
+    assert run.worst_logit(reference) < 1e-4
+
+
+def test_without_a_library_torch_runs_and_the_log_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(
+        backend, "load_kernels", lambda: KernelLibrary(INSTRUCTION_SETS[0], tmp_path)
+    )
+    with caplog.at_level(logging.WARNING, logger="nanoserve"):
+        about = LLM("synthetic:tiny-llama").engine.describe()
+    assert about.kernel_path.startswith("torch:")
+    assert "nanoserve_avx512.so has not been compiled; pip install the engine" in caplog.text
+
+
+def test_a_library_of_other_sources_is_refused(
+    kernels: KernelLibrary, kernel_libraries: Any, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(library, "sources_digest", lambda: "another")
+    with pytest.raises(KernelsUnavailable, match="was compiled from other sources"):
+        KernelLibrary(kernels.instruction_set, kernels.folder)
+
+
+def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
+    (tmp_path / INSTRUCTION_SETS[1].library).write_bytes(b"\x7fELF, or not")
+    with pytest.raises(KernelsUnavailable, match="cannot be loaded"):
+        KernelLibrary(INSTRUCTION_SETS[1], tmp_path)
+
+
+def test_a_processor_without_the_instructions_has_no_kernels(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
+    with pytest.raises(KernelsUnavailable, match="need avx512 or avx2, and .* is default"):
+        load_kernels.__wrapped__()
+
+
+def test_another_openmp_runtime_than_torchs_is_refused(
+    kernels: KernelLibrary, monkeypatch: pytest.MonkeyPatch
+):
+    """Two pools of threads in one process would wait for each other's processors."""
+    other = ctypes.CDLL(None)
+    other.omp_get_max_threads = other.malloc
+    monkeypatch.setattr(library, "_openmp_of_torch", lambda: other)
+    with pytest.raises(KernelsUnavailable, match="on another OpenMP runtime than torch"):
+        KernelLibrary(kernels.instruction_set, kernels.folder)
+
+
+def test_a_machine_without_a_compiler_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(CannotCompile, match=r"no C\+\+ compiler \(g\+\+, c\+\+, clang\+\+\)"):
+        compile_kernels(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    compiler = tmp_path / "compiler"
+    compiler.write_text("#!/bin/sh\necho too old >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(CannotCompile, match=r"(?s)failed:\ntoo old"):
+        compile_kernels(tmp_path)
+
+
+def test_other_machines_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(kernel_compiler.platform, "machine", lambda: "riscv64")
+    with pytest.raises(CannotCompile, match="for Linux on x86-64, not .* on riscv64"):
+        compile_kernels(tmp_path)
