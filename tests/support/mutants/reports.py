@@ -188,6 +188,14 @@ MUTANTS: tuple[Mutant, ...] = (
             ),
         ),
         (
+            "one-system-as-rivals",
+            "The plan calls the A/A pair rivals.",
+            lambda: set_plan(
+                study(),
+                comparisons=tuple(replace(pair, kind="rival") for pair in sound.plan().comparisons),
+            ),
+        ),
+        (
             "comparison-of-nothing",
             "The plan compares a cell that it does not declare.",
             lambda: set_plan(

@@ -170,6 +170,15 @@ def _copied_thrice() -> Study:
     return rebuild(broken, make, cells=[AGAIN], blocks=[2, 3])
 
 
+def _ceilings(blocks: Sequence[int] = range(8), **values: Any) -> Study:
+    broken = study()
+    for index in blocks:
+        block = broken.blocks[index]
+        rows = tuple(replace(row, **values) for row in block.ceilings)
+        broken.blocks[index] = replace(block, ceilings=rows)
+    return broken
+
+
 def _without_ceilings(blocks: Sequence[int]) -> Study:
     broken = study()
     for index in blocks:
@@ -300,6 +309,16 @@ MUTANTS: tuple[Mutant, ...] = (
         ("free-rows", "32 rows multiply in the time of one.", _flat_steps),
         ("no-ceilings", "No ceiling was measured.", lambda: _without_ceilings(range(8))),
         ("ceiling-missing-once", "One block has no ceiling.", lambda: _without_ceilings([4])),
+        (
+            "ceiling-out-of-a-cache",
+            "The read bandwidth was measured over one megabyte.",
+            lambda: _ceilings(buffer_bytes=2**20),
+        ),
+        (
+            "one-ceiling-in-the-clouds",
+            "One block claims a hundred times the bandwidth of the others.",
+            lambda: _ceilings(blocks=[3], read_bytes_per_s=2.8e12),
+        ),
         ("bytes-unknown", "The engine does not say what a step reads.", lambda: _bytes(None)),
         ("bytes-zero", "A step reads nothing.", lambda: _bytes(0)),
     ),

@@ -203,6 +203,26 @@ MUTANTS: tuple[Mutant, ...] = (
             lambda: ledger({}, {"first_block": 4, "machine": "sha256:other"}),
         ),
         (
+            "run-at-another-commit-than-planned",
+            "The only start ran another commit than the plan's.",
+            lambda: ledger({"revision": "f" * 40}),
+        ),
+        (
+            "run-on-a-dirty-tree",
+            "The plan was made on a clean tree, and run on a changed one.",
+            lambda: ledger({"dirty": True}),
+        ),
+        (
+            "trials-of-before",
+            "The trials are older than the only start: the first starts are gone.",
+            lambda: ledger({"started_at": "2026-01-01T07:00:00+00:00"}),
+        ),
+        (
+            "starts-out-of-order",
+            "The second start is older than the first.",
+            lambda: ledger({}, {"first_block": 4, "started_at": "2026-01-01T00:00:00+00:00"}),
+        ),
+        (
             "best-of-ten",
             "Nine starts ended before a block pleased.",
             lambda: ledger(*[{} for _ in range(10)]),

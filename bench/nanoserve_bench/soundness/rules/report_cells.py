@@ -89,13 +89,20 @@ def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
-    cells = {cell.id for cell in plan.cells}
+    systems = {cell.id: cell.system for cell in plan.cells}
     for planned in plan.comparisons:
         for cell_id in (planned.baseline, planned.candidate):
-            if cell_id not in cells:
+            if cell_id not in systems:
                 yield f"a comparison names {cell_id}, which is no cell", "comparisons"
         if planned.kind not in KINDS:
             yield f"a comparison is of the unknown kind {planned.kind!r}", "comparisons"
+        if planned.kind == "rival" and systems.get(planned.baseline) == systems.get(
+            planned.candidate
+        ):
+            yield (
+                f"{planned.candidate} and {planned.baseline} are of one system, and called rivals",
+                "comparisons",
+            )
         if planned.baseline == planned.candidate:
             yield f"{planned.baseline} is compared with its own rows", "comparisons"
 

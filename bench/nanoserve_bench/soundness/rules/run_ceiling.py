@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import statistics
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 
+from nanoserve_bench.schema import CeilingRow
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.physical import multiply_rate, read_rate
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
@@ -14,25 +18,25 @@ MARGIN = Fraction(3, 2)
 The read bandwidth of one quiet machine was seen to wander between 23 and 33 GB/s from run to run, a
 factor of 1.43; a card that was not synchronised exceeds its memory by whole factors.
 """
+MOST_SPREAD = 3
+"""A ceiling this many times the median of its sweep is no ceiling."""
+LEAST_BUFFER = 0.5
+"""A ceiling must be read over at least this share of the weights, or a cache may have given it."""
+
+Place = tuple[str, str]
 
 
 def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
-    highest: dict[tuple[str, str], tuple[float, float]] = {}
-    blocks: set[tuple[int, str, str]] = set()
+    ceilings: dict[Place, dict[int, CeilingRow]] = defaultdict(dict)
     for row in evidence.results.ceilings:
-        place = (row.device, row.dtype)
-        read, multiply = highest.get(place, (0.0, 0.0))
-        highest[place] = (
-            max(read, row.read_bytes_per_s), max(multiply, row.matmul_flop_per_s),
-        )  # fmt: skip
-        blocks.add((row.block, *place))
+        ceilings[row.device, row.dtype][row.block] = row
     for trial in evidence.measured:
         inspection.saw()
         place = (trial.cell.device, trial.cell.dtype)
+        for message in _unusable(trial, ceilings[place]):
+            _refuse(inspection, trial, message)
         bytes_per_step = trial.launch.weight_bytes_per_step
-        if (trial.block, *place) not in blocks:
-            _refuse(inspection, trial, f"block {trial.block} measured no ceiling of {place}")
-        elif bytes_per_step is None or bytes_per_step <= 0:
+        if bytes_per_step is None or bytes_per_step <= 0:
             _refuse(
                 inspection,
                 trial,
@@ -42,8 +46,29 @@ def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
             )
         elif trial.figures is None:
             _refuse(inspection, trial, "the run has no wall to hold against the ceiling")
-        else:
-            _compare(inspection, trial, bytes_per_step, *highest[place])
+        elif ceilings[place]:
+            read = max(row.read_bytes_per_s for row in ceilings[place].values())
+            multiply = max(row.matmul_flop_per_s for row in ceilings[place].values())
+            _compare(inspection, trial, bytes_per_step, read, multiply)
+
+
+def _unusable(trial: Trial, rows: Mapping[int, CeilingRow]) -> Iterator[str]:
+    """Why the ceiling of a trial's block is no evidence."""
+    row = rows.get(trial.block)
+    if row is None:
+        yield f"block {trial.block} measured no ceiling of {trial.cell.device} {trial.cell.dtype}"
+        return
+    usual = statistics.median(other.read_bytes_per_s for other in rows.values())
+    if row.read_bytes_per_s > MOST_SPREAD * usual:
+        yield (
+            f"the ceiling of block {row.block} is {row.read_bytes_per_s / 1e9:.1f} GB/s, and the "
+            f"median of the sweep {usual / 1e9:.1f} GB/s"
+        )
+    if row.buffer_bytes < LEAST_BUFFER * (trial.launch.weight_bytes_per_step or 0):
+        yield (
+            f"the ceiling of block {row.block} was read over {row.buffer_bytes} bytes, which a "
+            "cache may hold, and not over a buffer as large as the weights"
+        )
 
 
 def _compare(
@@ -82,8 +107,9 @@ CEILING = StudyRule(
         "A figure above what the memory delivers means that the device was not synchronised, that "
         "tokens were counted that no step produced, or that the answer was remembered. The run is "
         "held against the highest ceiling of the whole sweep, times 1.5, because a memory may read "
-        "faster in the run than in the probe a minute earlier. A ceiling that is missing is "
-        "refused: no evidence is not good evidence."
+        "faster in the run than in the probe a minute earlier. A ceiling that is missing, read "
+        "over a buffer that a cache holds, or three times the median of its sweep is refused: no "
+        "evidence is not good evidence."
     ),
     remedy="Synchronise before stamps, measure the ceilings in every block, and state the bytes.",
     check=_ceiling,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
-from nanoserve_bench.plan import Start
+from nanoserve_bench.plan import Plan, Start
 from nanoserve_bench.soundness.evidence import Evidence
-from nanoserve_bench.soundness.rule import Inspection, StudyRule
+from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 
 MOST_EMPTY_STARTS = 3
 """Starts that may have ended before their first block was complete."""
@@ -18,21 +19,36 @@ def _ledger(evidence: Evidence, inspection: Inspection) -> None:
     done = len({trial.block for trial in evidence.trials})
     inspection.saw(len(manifest.ledger))
     for index, message in (
-        *_constancy(manifest.ledger, manifest.machine),
+        *_constancy(manifest.ledger, evidence.plan, manifest.machine),
         *_succession(manifest.ledger, done),
     ):
         inspection.refuse_study(message, file="manifest.json", column=f"ledger[{index}]")
+    if manifest.ledger:
+        first = manifest.ledger[0].started_at
+        for trial in evidence.trials:
+            if _time(trial.row.started_at) < _time(first):
+                inspection.refuse_trial(
+                    trial,
+                    Flaw(f"it started at {trial.row.started_at}, before the first start ({first})"),
+                    file="trials.csv",
+                )
 
 
-def _constancy(ledger: Sequence[Start], machine: str) -> Iterator[tuple[int, str]]:
+def _time(text: str) -> datetime:
+    """An ISO time; one without an offset is read as UTC, and REP011 refuses it."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+
+
+def _constancy(ledger: Sequence[Start], plan: Plan, machine: str) -> Iterator[tuple[int, str]]:
     for index, start in enumerate(ledger):
         for what, value, expected in (
-            ("revision", start.revision, ledger[0].revision),
-            ("state of the working tree", start.dirty, ledger[0].dirty),
+            ("revision", start.revision, plan.revision),
+            ("dirty state of the tree", start.dirty, plan.dirty),
             ("machine", start.machine, machine),
         ):
             if value != expected:
-                message = f"the {what} of start {index} is {value!r}, the study's is {expected!r}"
+                message = f"the {what} of start {index} is {value!r}, the plan's {expected!r}"
                 yield index, f"{message}: its blocks are not of one thing"
 
 
@@ -44,6 +60,8 @@ def _succession(ledger: Sequence[Start], done: int) -> Iterator[tuple[int, str]]
     empty = 0
     for index, (earlier, later) in enumerate(itertools.pairwise(ledger)):
         empty += earlier.first_block == later.first_block
+        if _time(later.started_at) < _time(earlier.started_at):
+            yield index + 1, f"start {index + 1} ({later.started_at}) is older than start {index}"
         if later.first_block < earlier.first_block:
             back = f"start {index + 1} goes back to block {later.first_block}"
             yield index + 1, f"{back} from {earlier.first_block}: measured blocks were thrown away"
@@ -67,7 +85,8 @@ LEDGER = StudyRule(
     rationale=(
         "The best of ten sweeps is a sweep of the noise. The manifest keeps every start: none may "
         "follow a completed one, none may throw measured blocks away, all but a few must have "
-        "added a block, and all ran the same commit on the same machine."
+        "added a block, all ran the commit of the plan on the same machine, and no trial is "
+        "older than the first of them."
     ),
     remedy="Publish the sweep that was started first, or plan a new one under another run id.",
     check=_ledger,
