@@ -366,7 +366,7 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
 
 def test_a_processor_without_the_instructions_has_no_kernels(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-    with pytest.raises(KernelsUnavailable, match="need avx512 or avx2, and .* is default"):
+    with pytest.raises(KernelsUnavailable, match=r"need avx512 or avx2, and .* is default"):
         load_kernels.__wrapped__()
 
 
@@ -400,5 +400,5 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_other_machines_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(kernel_compiler.platform, "machine", lambda: "riscv64")
-    with pytest.raises(CannotCompile, match="for Linux on x86-64, not .* on riscv64"):
+    with pytest.raises(CannotCompile, match=r"for Linux on x86-64, not .* on riscv64"):
         compile_kernels(tmp_path)

@@ -77,7 +77,7 @@ class CompiledBackend:
         )
         self._pool: tuple[torch.Tensor, torch.Tensor]
         self._workspace = torch.empty(0)
-        self._logits = torch.empty(0, 0)
+        self._logits = self._new_logits(0)
 
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Pack the weights, a layer at a time."""
@@ -178,9 +178,12 @@ class CompiledBackend:
     def _logits_of(self, rows: int) -> torch.Tensor:
         """``[rows, padded vocabulary]``, the same memory every time."""
         if rows > len(self._logits):
-            width = self._kernels.padded(self._config.vocab_size) + _CACHE_LINE
-            self._logits = torch.empty(rows, width)
+            self._logits = self._new_logits(rows)
         return self._logits[:rows]
+
+    def _new_logits(self, rows: int) -> torch.Tensor:
+        # A cache line more than whole panels, so that rows do not fall into the same cache sets.
+        return torch.empty(rows, self._kernels.padded(self._config.vocab_size) + _CACHE_LINE)
 
     def _workspace_for(self, threads: int) -> torch.Tensor:
         size = self._kernels.workspace(self._model, tokens=_TOKENS_PER_CALL, threads=threads)

@@ -95,7 +95,13 @@ def compile_kernels(into: Path) -> list[Path]:
     compiler = _find_compiler()
     with tempfile.TemporaryDirectory() as scratch:
         built = [_compile(compiler, target, Path(scratch)) for target in INSTRUCTION_SETS]
-        return [Path(shutil.copy2(library, into)) for library in built]
+        return [_move_into(into, library) for library in built]
+
+
+def _move_into(folder: Path, library: Path) -> Path:
+    """Put a library in its place at once: a running process may have the one before it mapped."""
+    arriving = Path(shutil.copy2(library, folder / f".{library.name}"))
+    return arriving.replace(folder / library.name)
 
 
 def _find_compiler() -> str:

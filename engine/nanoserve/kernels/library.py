@@ -97,8 +97,13 @@ class Step(ctypes.Structure):
 class KernelLibrary:
     """The functions of one loaded library.
 
+    Args:
+        instruction_set: Which one.
+        folder: Where the libraries are.
+
     Attributes:
         instruction_set: What it was compiled for.
+        folder: Where it is.
         lanes: Floats in one of its registers.
         panel_width: Outputs in one of its panels.
 
@@ -106,8 +111,8 @@ class KernelLibrary:
         KernelsUnavailable: When the library is missing, stale, or cannot share torch's threads.
     """
 
-    def __init__(self, instruction_set: InstructionSet) -> None:
-        path = FOLDER / instruction_set.library
+    def __init__(self, instruction_set: InstructionSet, folder: Path = FOLDER) -> None:
+        path = folder / instruction_set.library
         if not path.is_file():
             raise KernelsUnavailable(f"{path.name} has not been compiled; {_BUILD}")
         openmp = _openmp_of_torch()
@@ -123,6 +128,7 @@ class KernelLibrary:
             raise KernelsUnavailable(f"{path.name} runs on another OpenMP runtime than torch")
 
         self.instruction_set = instruction_set
+        self.folder = folder
         self.lanes: int = library.nanoserve_lanes()
         library.nanoserve_panel_width.restype = ctypes.c_int64
         self.panel_width: int = library.nanoserve_panel_width()

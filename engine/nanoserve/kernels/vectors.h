@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #ifndef NANOSERVE_LANES
 #error "NANOSERVE_LANES must be the number of floats in a register"
@@ -41,7 +42,8 @@ inline float max_of(Vec value) {
   return max;
 }
 
-// e^x to about one unit in the last place; exactly 1 at 0, and 0 below the smallest normal number.
+// e^x to about one unit in the last place; exactly 1 at 0, 0 and infinity where e^x is about to
+// leave the normal numbers.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2, so e^x = 2^n e^r: e^r by its Taylor series, whose first
 // term left out is below 1e-8 there, 2^n by writing n into the exponent's bits.
@@ -68,8 +70,8 @@ inline Vec exp_of(Vec x) {
 
   const IntVec power = (n + 127) << 23;
   const Vec result = series * reinterpret_cast<Vec>(power);
-  // A NaN compares false and so comes through as it is.
-  return x < lowest ? Vec{} : (x != x ? x : result);
+  const Vec bounded = x > highest ? broadcast(std::numeric_limits<float>::infinity()) : result;
+  return x < lowest ? Vec{} : (x != x ? x : bounded);
 }
 
 }  // namespace nanoserve
