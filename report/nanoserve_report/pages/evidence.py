@@ -11,7 +11,7 @@ from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, runs
 from nanoserve_report.study import Folder, Study, slug
-from nanoserve_report.tables import Cell, Table, Text, text_columns
+from nanoserve_report.tables import Cell, Column, Table, Text, text_columns
 from nanoserve_report.views import common
 from nanoserve_report.views import folder as folder_tables
 from nanoserve_report.views import overview as tables
@@ -131,7 +131,11 @@ def _outcomes(study: Study, rule: Rule, linker: Linker) -> Table:
         rows.append((name, common.whole(outcome.examined), words))
     return Table(
         caption="What this rule examined and found",
-        columns=text_columns("run", "items examined", "result"),
+        columns=(
+            Column(label="run", numeric=False),
+            Column(label="examined", unit="items"),
+            Column(label="result", numeric=False),
+        ),
         rows=tuple(rows),
     )
 

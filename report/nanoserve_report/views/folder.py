@@ -166,7 +166,7 @@ def sides(folder: Folder) -> Table | None:
         rows.append(
             (
                 Text(text=name),
-                *(common.optional(value) for value in values),
+                *(common.optional(value and _short(value)) for value in values),
                 Text(text="differs" if differs else "same", tone="" if differs else "muted"),
             )
         )
@@ -183,8 +183,17 @@ def _reported(rows: list[SystemRow], name: str) -> str | None:
 
 
 def _plain(value: object) -> str:
-    text = "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
-    return f"{text[:19]}\N{HORIZONTAL ELLIPSIS}" if text.startswith("sha256:") else text
+    return "" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def _short(value: str) -> str:
+    """A digest shortened for the eye; the sides are compared in full."""
+    cut = len("sha256:") + 12
+    parts = value.split(" / ")
+    return " / ".join(
+        f"{part[:cut]}\N{HORIZONTAL ELLIPSIS}" if part.startswith("sha256:") else part
+        for part in parts
+    )
 
 
 def _libraries(row: SystemRow) -> dict[str, str]:
