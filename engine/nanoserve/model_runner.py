@@ -5,6 +5,8 @@ the backend that computes it, streams the weights into it and gives it a KV pool
 settings and the memory at hand allow.
 """
 
+import logging
+
 import torch
 
 from nanoserve.backend import choose_backend
@@ -14,6 +16,8 @@ from nanoserve.kv_cache import size_pool
 from nanoserve.models.weights import load_weights, open_checkpoint
 from nanoserve.scheduler import SchedulerOutput
 from nanoserve.tokenizer import Tokenizer
+
+_log = logging.getLogger(__name__)
 
 
 class ModelRunner:
@@ -30,7 +34,7 @@ class ModelRunner:
     """
 
     def __init__(self, settings: EngineConfig) -> None:
-        device, dtype = torch.device(settings.device), settings.torch_dtype
+        device, dtype = _usable(settings.device), settings.torch_dtype
         checkpoint = open_checkpoint(settings.model)
         self.model_config = checkpoint.config
         self.max_model_len = self._choose_max_model_len(settings.max_model_len)
@@ -41,6 +45,7 @@ class ModelRunner:
         )
         self.kernel_path = self._backend.kernel_path
         self.attention_path = self._backend.attention_path
+        _log.info("linears run by %s, attention by %s", self.kernel_path, self.attention_path)
         with torch.inference_mode():
             self.weights_digest = load_weights(
                 checkpoint, self._backend.load, device=device, dtype=dtype
@@ -67,3 +72,14 @@ class ModelRunner:
             valid until the next step.
         """
         return self._backend.run(plan)
+
+
+def _usable(name: str) -> torch.device:
+    """The device, if this machine and this build of torch have it."""
+    device = torch.device(name)
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        first_line = str(error).partition("\n")[0]
+        raise ConfigError(f"device {name!r} cannot be used here: {first_line}") from error
+    return device

@@ -81,6 +81,11 @@ def test_a_config_is_frozen_keyword_only_and_travels():
     assert pickle.loads(pickle.dumps(config)) == config  # noqa: S301
 
 
+def test_a_device_that_is_not_there_is_refused():
+    with pytest.raises(ConfigError, match="device 'cuda:99' cannot be used here: "):
+        LLM("synthetic:tiny-llama", device="cuda:99")
+
+
 def test_a_length_beyond_the_model_is_refused():
     with pytest.raises(ConfigError, match=r"max_model_len=513 exceeds the 512 positions"):
         LLM("synthetic:tiny-llama", max_model_len=513)
