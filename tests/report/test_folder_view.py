@@ -7,7 +7,6 @@ from pathlib import Path
 
 from nanoserve_report.study import load
 from nanoserve_report.views import folder as tables
-
 from support.report_studies import sweep, write
 
 
