@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 from pathlib import Path
 
+import psutil
 import pytest
 
 from nanoserve_bench import sweep, systems
@@ -65,10 +66,15 @@ class Silent:
         pass
 
 
-def plan_of(*arms: str, blocks: int = 1, slots: tuple[int, ...] = (2,), run_id: str = "r") -> Plan:
+def plan_of(
+    *arms: str,
+    blocks: int = 1,
+    slots: tuple[int, ...] = (2,),
+    dtypes: tuple[str, ...] = ("float32",),
+) -> Plan:
     return build_plan(
-        Choices(arms=arms, least_blocks=blocks, most_blocks=blocks, slots=slots),
-        run_id=run_id,
+        Choices(arms=arms, least_blocks=blocks, most_blocks=blocks, slots=slots, dtypes=dtypes),
+        run_id="r",
         created_at="2020-01-01T00:00:00+00:00",
         model="none",
         devices=("cpu",),
@@ -111,6 +117,20 @@ def test_a_block_runs_every_cell_once_warm_and_in_the_planned_order() -> None:
     }
     launches = {r.launch: r for r in rows.systems}
     assert all(launches[t.launch].arm == t.cell.split("/")[0] for t in rows.trials)
+
+
+def test_dtypes_take_turns_with_workers_and_launches_of_their_own() -> None:
+    plan = plan_of("fake", "fake-untimed", dtypes=("float32", "bfloat16"))
+    progress = Silent()
+    rows = BlockRun(study_of(plan), 0, replaces=None, progress=progress).run()
+    assert sorted(row.launch for row in rows.systems) == [0, 1, 2, 3]
+    dtypes = {row.launch: row.dtype for row in rows.systems}
+    assert [t.cell for t in rows.trials if not t.warmup] == list(plan.orders[0])
+    assert all(dtypes[t.launch] == t.cell.split("/")[2] for t in rows.trials)
+    launched = [event.startswith("launching") for event in progress.events]
+    # Both workers of one dtype, their trials, then those of the other.
+    assert launched == ([True] * 2 + [False] * 4) * 2
+    assert len({t.order for t in rows.trials}) == len(rows.trials) == 8
 
 
 def test_all_cells_of_a_block_run_the_same_prompts() -> None:
@@ -234,6 +254,8 @@ def test_a_system_that_fails_leaves_no_worker_and_no_block(tmp_path: Path, arm: 
     plan = plan_of("fake", "fake-untimed", arm)
     with pytest.raises(WorkerError, match=arm):
         sweep_of(plan, tmp_path / "r").run()
+    children = psutil.Process().children(recursive=True)
+    assert not [child for child in children if "nanoserve_bench.worker" in child.cmdline()]
     manifest = stored(tmp_path / "r")[1]
     assert (manifest.blocks_done, manifest.complete) == (0, False)
     assert manifest.ledger[0].outcome.startswith(f"failed: the worker of {arm} (cpu)")

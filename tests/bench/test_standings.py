@@ -50,5 +50,13 @@ def _broken(row: object) -> object:
     return dataclasses.replace(row, finish_reason="error", error="broken")  # type: ignore[type-var]
 
 
+def test_a_pair_that_is_refused_keeps_the_figures_of_its_cells(tmp_path: Path) -> None:
+    lines = table_of(study(blocks=3).write(tmp_path / "run")).splitlines()
+    (line,) = [line for line in lines if line.startswith("nanoserve, 2 ")]
+    assert "refused: STAT001" in line
+    assert "x [" not in line
+    assert float(line.split()[2]) > 0  # its throughput
+
+
 def test_a_folder_that_cannot_be_read_has_no_table(tmp_path: Path) -> None:
     assert table_of(tmp_path) == ""
