@@ -49,6 +49,9 @@ class Backend(Protocol):
             Logits of each row's next token, ``[rows, vocab_size]``, valid until the next step.
         """
 
+    def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The greedy choice of each row, as ``sampler.highest`` makes it."""
+
 
 def choose_backend(settings: EngineConfig, config: ModelConfig, *, max_positions: int) -> Backend:
     """The fastest backend that runs this model here."""

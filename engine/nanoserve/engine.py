@@ -52,6 +52,9 @@ class Runner(Protocol):
     def run(self, plan: SchedulerOutput) -> torch.Tensor:
         """Logits of each row's next token."""
 
+    def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The greedy choice of each row, as ``sampler.highest`` makes it."""
+
 
 class Engine:
     """Continuous batching over one model.
@@ -137,7 +140,7 @@ class Engine:
             return []
         requests = [row.request for row in plan.rows]
         try:
-            return sample(self._runner.run(plan), requests)
+            return sample(self._runner.run(plan), requests, self._runner.highest)
         except Exception as error:
             self._boundary_ns = start_ns
             for request in requests:

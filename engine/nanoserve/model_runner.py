@@ -31,6 +31,7 @@ class ModelRunner:
         kernel_path: Which kernel multiplies.
         attention_path: How attention runs.
         weights_digest: ``sha256:...`` of the canonical tensors.
+        highest: The greedy choice of each row of float32 logits, as ``sampler.highest`` makes it.
     """
 
     def __init__(self, settings: EngineConfig) -> None:
@@ -45,6 +46,7 @@ class ModelRunner:
         )
         self.kernel_path = self._backend.kernel_path
         self.attention_path = self._backend.attention_path
+        self.highest = self._backend.highest
         _log.info("linears run by %s, attention by %s", self.kernel_path, self.attention_path)
         with torch.inference_mode():
             self.weights_digest = load_weights(

@@ -12,11 +12,13 @@ never by reordering, so whether a neighbour wants a cut makes no difference to a
 
 import hashlib
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
 from nanoserve.request import Request
+
+Highest = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 def uniform(seed: int, position: int) -> float:
@@ -26,20 +28,36 @@ def uniform(seed: int, position: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-def sample(logits: torch.Tensor, requests: Sequence[Request]) -> list[int | None]:
+def highest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The greedy choice.
+
+    Args:
+        logits: ``[rows, vocab_size]``.
+
+    Returns:
+        The lowest id of each row's highest logit, and that logit; NaN if the row holds one. Both
+        are ``[rows]``.
+    """
+    tokens = logits.argmax(dim=-1)  # torch takes a NaN for the maximum
+    return tokens, logits.gather(1, tokens[:, None]).squeeze(1)
+
+
+def sample(
+    logits: torch.Tensor, requests: Sequence[Request], highest: Highest = highest
+) -> list[int | None]:
     """One token for each row.
 
     Args:
         logits: ``[rows, vocab_size]``, any float dtype.
         requests: Whose rows they are.
+        highest: Makes the greedy choice.
 
     Returns:
         Token ids; None for a row whose logits are not finite numbers, from which no token can be
         chosen.
     """
     logits = logits.float()
-    tokens = logits.argmax(dim=-1)
-    peaks = logits.gather(1, tokens[:, None]).squeeze(1)  # a NaN anywhere in a row is its maximum
+    tokens, peaks = highest(logits)
     drawn = [row for row, request in enumerate(requests) if not request.params.greedy]
     if drawn:
         tokens[drawn] = _draw(logits[drawn], [requests[row] for row in drawn])

@@ -9,6 +9,7 @@ from nanoserve.kv_cache import PagedKVCache
 from nanoserve.linear import choose_kernel
 from nanoserve.models.llama import LlamaModel
 from nanoserve.models.model_config import ModelConfig
+from nanoserve.sampler import highest
 from nanoserve.scheduler import SchedulerOutput
 
 
@@ -23,6 +24,7 @@ class TorchBackend:
     """
 
     attention_path = ATTENTION_PATH
+    highest = staticmethod(highest)
 
     def __init__(
         self, config: ModelConfig, *, device: torch.device, dtype: torch.dtype, max_positions: int

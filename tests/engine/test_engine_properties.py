@@ -17,6 +17,7 @@ import torch
 
 from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput
 from nanoserve.models.synthetic import SYNTHETIC_CONFIGS
+from nanoserve.sampler import highest
 from nanoserve.scheduler import SchedulerOutput
 
 VOCAB = 256
@@ -40,6 +41,7 @@ class CheckingRunner:
     tokenizer = None
     model_config = SYNTHETIC_CONFIGS["tiny-llama"]
     max_model_len = 40
+    highest = staticmethod(highest)
 
     def __init__(self, num_blocks: int, block_size: int, rng: random.Random, trouble: float):
         self.num_blocks = num_blocks

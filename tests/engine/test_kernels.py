@@ -25,6 +25,7 @@ from nanoserve.kernels.compile import INSTRUCTION_SETS, CannotCompile, compile_k
 from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable, load_kernels
 from nanoserve.kernels.panels import PackedMatrix, WeightMemory
 from nanoserve.model_runner import ModelRunner
+from nanoserve.sampler import highest
 from nanoserve.scheduler import ScheduledRow, SchedulerOutput
 
 STORE, ADD, SILU_TIMES = range(3)
@@ -132,6 +133,26 @@ def test_weight_memory_hands_out_every_float_once():
         piece.fill_(number)
         assert piece.data_ptr() % 64 == 0
     assert all((piece == number).all() for number, piece in enumerate(pieces, 1))
+
+
+@pytest.mark.parametrize("width", [1, 7, 8, 16, 17, 31, 48, 97, 1000])
+def test_the_greedy_choice_is_torchs(kernels: KernelLibrary, width: int):
+    logits = drawn(70, width + 3)[:, :width].round(decimals=1)  # full of ties
+    logits[1] = 0.0
+    logits[2] = -0.0
+    logits[3, ::2] = float("inf")
+    logits[4] = float("-inf")
+    for row in range(5, 40):
+        logits[row, row * 31 % width] = 9.0
+        logits[row, row * 17 % width] = 9.0
+    for row in range(40, 60):
+        logits[row, row * 31 % width] = float("nan")
+    ids, values = kernels.argmax(logits)
+    wanted_ids, wanted_values = highest(logits)
+    torch.testing.assert_close(values, wanted_values, rtol=0, atol=0, equal_nan=True)
+    numbers = ~wanted_values.isnan()
+    assert torch.equal(ids[numbers], wanted_ids[numbers])
+    assert ((ids >= 0) & (ids < width)).all()
 
 
 # ---- steps ------------------------------------------------------------------------------------

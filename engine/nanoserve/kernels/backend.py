@@ -175,6 +175,10 @@ class CompiledBackend:
             done += len(wanted)
         return logits[:, : self._config.vocab_size]
 
+    def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The greedy choice of each row, as ``sampler.highest`` makes it."""
+        return self._kernels.argmax(logits)
+
     def _logits_of(self, rows: int) -> torch.Tensor:
         """``[rows, padded vocabulary]``, the same memory every time."""
         if rows > len(self._logits):

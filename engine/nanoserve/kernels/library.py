@@ -144,6 +144,12 @@ class KernelLibrary:
             *(ctypes.c_int64, ctypes.c_int64, ctypes.c_int32, ctypes.c_int32),
         )
         self._linear.restype = None
+        self._argmax = library.nanoserve_argmax
+        self._argmax.argtypes = (
+            *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),
+            *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),
+        )
+        self._argmax.restype = None
 
     def padded(self, width: int) -> int:
         """``width`` features, rounded up to whole panels."""
@@ -170,6 +176,20 @@ class KernelLibrary:
             epilogue,
             torch.get_num_threads(),
         )
+
+    def argmax(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Where each row's highest value first stands, and the value, NaN if the row holds one.
+
+        ``rows`` is ``[rows, width]``, float32 on the CPU, and the rows may be any distance apart.
+        """
+        count, width = rows.shape
+        indices = torch.empty(count, dtype=torch.int64)
+        values = torch.empty(count)
+        self._argmax(
+            *(rows.data_ptr(), rows.stride(0), count, width),
+            *(indices.data_ptr(), values.data_ptr(), torch.get_num_threads()),
+        )
+        return indices, values
 
 
 @cache

@@ -13,6 +13,7 @@
 #include <algorithm>
 
 #include "paged_attention.h"
+#include "row_argmax.h"
 #include "row_norm.h"
 
 namespace nanoserve {
@@ -249,5 +250,15 @@ void nanoserve_linear(const Matrix* weight, const float* x, int64_t x_stride, fl
     const int64_t team = omp_get_num_threads();
     multiply(*weight, {const_cast<float*>(x), x_stride}, {y, y_stride}, rows,
              panels * rank / team, panels * (rank + 1) / team, static_cast<Epilogue>(epilogue));
+  }
+}
+
+void nanoserve_argmax(const float* rows, int64_t stride, int64_t num_rows, int64_t width,
+                      int64_t* indices, float* values, int32_t num_threads) {
+#pragma omp parallel for num_threads(num_threads)
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const Highest highest = row_argmax(rows + row * stride, width);
+    indices[row] = highest.index;
+    values[row] = highest.value;
   }
 }
