@@ -108,9 +108,7 @@ def test_any_changed_byte_is_caught_by_the_manifest(folder: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("row_type", ROW_TYPES, ids=lambda row_type: row_type.FILE)
-def test_a_missing_renamed_doubled_or_extra_column_is_named(
-    tmp_path: Path, row_type: type
-) -> None:
+def test_a_missing_renamed_doubled_or_extra_column_is_named(tmp_path: Path, row_type: type) -> None:
     file = row_type.FILE  # type: ignore[attr-defined]
     first = dataclasses.fields(row_type)[0].name
 

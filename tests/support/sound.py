@@ -220,9 +220,7 @@ def _block(
         cell = cells[cell_id]
         take = min(cell.slots, workload.requests) if warmup else workload.requests
         tokens = 3 if warmup else workload.new_tokens
-        work = list(
-            zip((warm_prompts if warmup else prompts)[:take], outputs[:take], strict=True)
-        )
+        work = list(zip((warm_prompts if warmup else prompts)[:take], outputs[:take], strict=True))
         work = [(prompt, output[:tokens]) for prompt, output in work]
         started = clock
         key = (block, cell_id, warmup)
@@ -378,9 +376,7 @@ def _engine(
             index = waiting.pop(0)
             running[index], acquired[index] = [], clock
             admitted.append(index)
-        log.append(
-            (clock, len(admitted), len(running) - len(admitted), len(running), len(waiting))
-        )
+        log.append((clock, len(admitted), len(running) - len(admitted), len(running), len(waiting)))
         clock += step_ns(len(running))
         for index in list(running):
             running[index].append(clock)
