@@ -186,11 +186,6 @@ def test_a_sweep_that_is_killed_goes_on_and_is_judged(command: Command, tmp_path
         file.write("1,half a row")
     first_block = {path.name: path.read_bytes() for path in folder.glob("*.csv")}
 
-    refused = _tiny_sweep(command, tmp_path, "--seed", "45")
-    text, _ = refused.communicate(timeout=120)
-    assert refused.returncode == 2, text
-    assert "seed: 44, now 45" in text
-
     process = _tiny_sweep(command, tmp_path)
     text, _ = process.communicate(timeout=240)
     assert process.returncode == 1, text
@@ -208,11 +203,6 @@ def test_a_sweep_that_is_killed_goes_on_and_is_judged(command: Command, tmp_path
     for row in results.requests:
         by_prompt.setdefault(f"{row.prompt_sha256} {row.max_tokens}", set()).add(row.output_sha256)
     assert all(len(outputs) == 1 for outputs in by_prompt.values())
-
-    again = _tiny_sweep(command, tmp_path)
-    text, _ = again.communicate(timeout=120)
-    assert again.returncode == 1, text
-    assert len(read(folder).manifest.ledger) == 2
 
 
 def test_ctrl_c_ends_a_sweep_with_130_and_no_worker_stays(command: Command, tmp_path: Path) -> None:
