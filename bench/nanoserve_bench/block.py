@@ -131,8 +131,8 @@ class BlockRun:
                 running[name] = self._launch(self._arms[name], cells, stack)
             for cell in cells:
                 self._run_cell(running[cell.arm], cell, warmup=True)
-            baseline = running[self._study.plan.headline_baseline]
-            self._measure_ceilings(baseline)
+            # Whoever runs first measures them: in mirrored orders that is not always the same.
+            self._measure_ceilings(running[cells[0].arm])
             done = {
                 cell.id: _Done(cell=cell, result=self._run_cell(running[cell.arm], cell))
                 for cell in cells
@@ -248,7 +248,7 @@ class BlockRun:
     def _measure_ceilings(self, running: _Running) -> None:
         launch = running.worker.launch
         self._progress.start(f"measuring what {launch.device} can do")
-        buffer_bytes = running.description.weight_bytes_per_step or self._study.model.weight_bytes
+        buffer_bytes = self._study.model.weight_bytes
         ceilings = running.worker.ask(
             MeasureCeilings(buffer_bytes=buffer_bytes), Ceilings, timeout_s=CEILINGS_TIMEOUT_S
         )

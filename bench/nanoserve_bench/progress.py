@@ -71,6 +71,13 @@ class Clock:
         return (self.total_s - self.done_s) * pace
 
 
+def _block(block: int, planned: int, replaces: int | None) -> str:
+    """Blocks are counted from 1 for people, and from 0 in the files."""
+    if replaces is None:
+        return f"block {block + 1} of {planned}"
+    return f"block {block + 1}, which is block {replaces + 1} again"
+
+
 class PlainProgress:
     """Lines, for a log: one per block."""
 
@@ -99,9 +106,8 @@ class PlainProgress:
 
     def start_block(self, block: int, planned: int, replaces: int | None) -> None:
         """Say which."""
-        again = "" if replaces is None else f", running block {replaces} again"
         left = duration(self._clock.left_s())
-        self._console.print(f"block {block + 1} of {planned}{again}; about {left} left")
+        self._console.print(f"{_block(block, planned, replaces)}; about {left} left")
 
     def finish_block(self, block: int, contention: str | None) -> None:
         """Say what disturbed it."""
@@ -148,8 +154,7 @@ class BarProgress(PlainProgress):
 
     def start_block(self, block: int, planned: int, replaces: int | None) -> None:
         """Show which."""
-        again = "" if replaces is None else f" (block {replaces + 1} again)"
-        self._draw(block=f"block {block + 1}/{planned}{again}")
+        self._draw(block=_block(block, planned, replaces))
 
     def _draw(self, **fields: str) -> None:
         self._bar.update(

@@ -200,6 +200,17 @@ def test_the_ceilings_are_measured_once_a_block(monkeypatch: pytest.MonkeyPatch)
     assert row.matmul_flop_per_s > 1e8
 
 
+def test_measuring_the_ceilings_burdens_no_arm_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(
+        BlockRun, "_measure_ceilings", lambda _, running: measured.append(running.worker.arm)
+    )
+    study = study_of(plan_of("fake", "fake-untimed", blocks=2))
+    for block in range(2):
+        BlockRun(study, block, replaces=None, progress=Silent()).run()
+    assert sorted(measured) == ["fake", "fake-untimed"]
+
+
 def test_a_sweep_writes_a_folder_that_reads_back_whole(tmp_path: Path) -> None:
     plan = plan_of("fake", "fake-untimed", "fake-batch", blocks=2)
     sweep_of(plan, tmp_path / "r").run()

@@ -48,7 +48,7 @@ def test_a_log_has_a_line_for_each_block_and_each_disturbance() -> None:
         assert shown._clock.done_s == 5 + WARMUP_S + 10
     lines = text.getvalue().splitlines()
     assert lines[0] == "block 1 of 2; about 40 s left"
-    assert lines[1].startswith("block 3 of 2, running block 0 again; about")
+    assert lines[1].startswith("block 3, which is block 1 again; about")
     assert lines[2] == "block 3 was disturbed: c: a neighbour"
 
 
@@ -62,7 +62,7 @@ def test_a_bar_names_what_runs_and_draws_only_when_something_ended() -> None:
         shown.finish_launch()
         shown.finish_trial("c", 9.0, warmup=False)
         shown.start_block(2, 2, 0)
-    assert "block 1/2" in text.getvalue()
+    assert "block 1 of 2" in text.getvalue()
     assert "running c" in text.getvalue()
     assert "38 %" in text.getvalue()
-    assert "(block 1 again)" in text.getvalue()
+    assert "which is block 1 again" in text.getvalue()
