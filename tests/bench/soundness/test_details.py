@@ -1,0 +1,349 @@
+"""What single rules see: judged on rows in memory, one value changed at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanoserve_bench.plan import Blocks, Plan
+from nanoserve_bench.results import ResultSet, read
+from nanoserve_bench.schema import DivergenceRow
+from nanoserve_bench.soundness import Finding, judge
+from nanoserve_bench.soundness.rules.pair_libraries import library_differences
+from support.mutants.base import altered_token
+from support.rebuild import AGAIN, BASE, change_arm, engine, replace
+from support.sound import study
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
+    return read(study().write(tmp_path_factory.mktemp("sound") / "run"))
+
+
+@pytest.fixture(scope="module")
+def altered(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
+    return read(altered_token().write(tmp_path_factory.mktemp("altered") / "run"))
+
+
+def findings(results: ResultSet, rule: str, **changes: Any) -> list[Finding]:
+    found = judge(replace(results, **changes)).findings
+    return [finding for finding in found if finding.rule == rule]
+
+
+def with_first(items: tuple[Any, ...], **values: Any) -> tuple[Any, ...]:
+    return (replace(items[0], **values), *items[1:])
+
+
+RULES_OF_STOPPING = {"least": 8, "most": 8, "target_half_width": None, "most_reruns": 2}
+
+
+def stopping(**values: Any) -> Callable[[Plan], dict[str, Any]]:
+    return lambda _plan: {"blocks": Blocks(**{**RULES_OF_STOPPING, **values})}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda p: {"headline_baseline": "vllm"}, "headline baseline vllm is no arm"),
+        (stopping(least=0), "stopping rule cannot be kept"),
+        (stopping(least=9), "stopping rule cannot be kept"),
+        (stopping(most_reruns=-1), "stopping rule cannot be kept"),
+        (lambda p: {"cells": (*p.cells, p.cells[0])}, f"names {BASE} 2 times among its cells"),
+        (lambda p: {"arms": (*p.arms, p.arms[0])}, "names hf-generate 2 times among its arms"),
+        (lambda p: {"workloads": p.workloads * 2}, "names day44 2 times among its workloads"),
+        (
+            lambda p: {"comparisons": (*p.comparisons, p.comparisons[0])},
+            f"names {AGAIN} against {BASE} 2 times among its comparisons",
+        ),
+        (lambda p: {"devices": ("cuda:0",)}, "is of device cpu, which the plan does not list"),
+        (lambda p: {"dtypes": ("float16",)}, "is of dtype float32, which the plan does not list"),
+        (lambda p: {"workloads": ()}, "is of workload day44, which the plan does not list"),
+        (lambda p: {"arms": p.arms[1:]}, "is of arm hf-generate, which the plan does not list"),
+        (lambda p: {"cells": with_first(p.cells, slots=0)}, f"cell {BASE} has 0 slots"),
+        (
+            lambda p: {"comparisons": with_first(p.comparisons, kind="friend")},
+            "unknown kind 'friend'",
+        ),
+        (
+            lambda p: {"comparisons": with_first(p.comparisons, candidate=BASE)},
+            f"{BASE} is compared with its own rows",
+        ),
+        (
+            lambda p: {"comparisons": with_first(p.comparisons, baseline="nobody")},
+            "names nobody, which is no cell",
+        ),
+        (
+            lambda p: {"comparisons": with_first(p.comparisons, kind="rival")},
+            "are of one system, and called rivals",
+        ),
+    ],
+)
+def test_a_plan_that_promises_nothing_is_refused(
+    results: ResultSet, change: Callable[[Plan], dict[str, Any]], message: str
+) -> None:
+    plan = replace(results.plan, **change(results.plan))
+    found = findings(results, "REP010", plan=plan)
+    assert any(message in finding.message for finding in found)
+    assert all(finding.file == "plan.json" for finding in found if message in finding.message)
+
+
+def test_a_plan_without_cells_forms_no_runs(results: ResultSet) -> None:
+    verdict = judge(replace(results, plan=replace(results.plan, cells=(), comparisons=())))
+    assert {finding.rule for finding in verdict.findings} == {"REP015"}
+    assert not verdict.ok
+    assert verdict.cells == {}
+
+
+def test_a_plan_without_cells_and_rows_declares_nothing(results: ResultSet) -> None:
+    plan = replace(results.plan, cells=(), comparisons=())
+    empty = replace(results, plan=plan, trials=(), requests=(), steps=())
+    (finding, *_) = [f for f in judge(empty).findings if f.rule == "REP010"]
+    assert finding.message == "the plan declares no cell"
+
+
+@pytest.mark.parametrize("values", [{"least": 1}, {"most_reruns": 0}, {}])
+def test_stopping_rules_that_can_be_kept_are_accepted(
+    results: ResultSet, values: dict[str, int]
+) -> None:
+    plan = replace(results.plan, blocks=Blocks(**{**RULES_OF_STOPPING, **values}))
+    assert not findings(results, "REP010", plan=plan)
+
+
+def test_a_study_without_any_warm_up_is_accepted_and_one_without_some_is_not(
+    results: ResultSet,
+) -> None:
+    def kept(row: Any, blocks: range) -> bool:
+        return not (row.warmup and row.block in blocks)
+
+    for blocks, refused in ((range(8), False), (range(3), True)):
+        changed = {
+            table: tuple(row for row in getattr(results, table) if kept(row, blocks))
+            for table in ("trials", "requests", "steps")
+        }
+        found = findings(results, "REP010", **changed)
+        assert bool(found) == refused
+        if refused:
+            assert "its warm-up is missing in block(s) 0, 1, 2" in found[0].message
+
+
+def test_a_study_without_trials_is_refused_by_every_rule_that_counts(results: ResultSet) -> None:
+    empty = replace(results, trials=(), requests=(), steps=())
+    verdict = judge(empty)
+    refusing = {finding.rule for finding in verdict.findings}
+    assert {"RUN001", "RUN017", "PAIR001", "STAT001", "STAT004", "REP010"} <= refusing
+    assert not any(hasattr(cell, "throughput") for cell in verdict.cells.values())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"throughput_tok_per_s": None}, "throughput_tok_per_s None, and the rows give"),
+        ({"queue_share": 0.1}, "queue_share 0.1, and the rows give 0.0"),
+        ({"blocks": 9}, "blocks 9, and the rows give 8"),
+        ({"requests": 1}, "requests 1, and the rows give 64"),
+        ({"model": "llama"}, "model llama, and the rows give smollm2-135m"),
+        ({"slots": 2}, "slots 2, and the rows give 1"),
+    ],
+)
+def test_a_summary_that_says_something_else_is_refused(
+    results: ResultSet, values: dict[str, Any], message: str
+) -> None:
+    (finding,) = findings(results, "REP012", sweep=with_first(results.sweep, **values))
+    assert message in finding.message
+    assert finding.cell == BASE
+
+
+def test_a_summary_without_a_cell_is_refused(results: ResultSet) -> None:
+    (finding,) = findings(results, "REP012", sweep=results.sweep[1:])
+    assert finding.cell == BASE
+
+
+def test_a_summary_may_differ_by_a_rounding(results: ResultSet) -> None:
+    value = results.sweep[0].throughput_tok_per_s
+    assert value is not None
+    for factor, refused in ((1 + 1e-12, False), (1 + 1e-7, True)):
+        sweep = with_first(results.sweep, throughput_tok_per_s=value * factor)
+        assert bool(findings(results, "REP012", sweep=sweep)) == refused
+
+
+def triage(**values: Any) -> DivergenceRow:
+    fields: dict[str, Any] = {
+        "block": 1,
+        "cell": engine(4),
+        "reference_cell": BASE,
+        "request": "r3",
+        "position": 5,
+        "token_id": 7,
+        "reference_token_id": 8,
+        "text": None,
+        "reference_text": None,
+        "logit": 1.25,
+        "reference_logit": None,
+        "top2_margin": 0.5,
+        "noise_floor": 1e-6,
+        "later_agreement": 0.75,
+        "kind": "bug",
+    }
+    return DivergenceRow(**{**fields, **values})
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            triage(),
+            "triage: bug, logits 1.25 and not recorded, top-2 margin 0.5, noise floor 1e-06",
+        ),
+        (triage(position=9), "the recorded triage is of position 9 and not of this one"),
+        (triage(block=2), "triage not recorded against"),
+        (triage(request="r4"), "triage not recorded against"),
+        (triage(reference_cell=AGAIN), "triage not recorded against"),
+    ],
+)
+def test_a_triage_counts_for_its_own_divergence_alone(
+    altered: ResultSet, row: DivergenceRow, message: str
+) -> None:
+    found = findings(altered, "PAIR005", divergences=(row,))
+    against = next(finding for finding in found if finding.reference_cell == BASE)
+    assert message in against.message
+
+
+def test_a_divergence_shows_the_tokens_around_it(altered: ResultSet) -> None:
+    finding = next(f for f in findings(altered, "PAIR005") if f.reference_cell == BASE)
+    key = (1, engine(4), False, "r3")
+    rows = {(r.block, r.cell, r.warmup, r.request): r for r in altered.requests}
+    ids = altered.outputs[rows[key].output_sha256]
+    theirs = altered.outputs[rows[1, BASE, False, "r3"].output_sha256]
+    shown = " ".join(map(str, ids[1:9])), " ".join(map(str, theirs[1:9]))
+    assert finding.evidence == f"from position 1: candidate {shown[0]} | baseline {shown[1]}"
+
+
+def test_a_pair_that_reads_the_other_way_round_is_named_by_both_cells(altered: ResultSet) -> None:
+    pairs = {(f.reference_cell, f.cell) for f in findings(altered, "PAIR005")}
+    assert pairs == {
+        (BASE, engine(4)),
+        (engine(2), engine(4)),
+        (engine(4), engine(8)),
+    }
+
+
+def test_libraries_that_differ_are_told_with_both_versions() -> None:
+    assert library_differences("torch=2.13.0;a=1", "a=1;torch=2.14.0;b=2") == (
+        ("b", None, "2"),
+        ("torch", "2.13.0", "2.14.0"),
+    )
+    assert library_differences("", "") == ()
+
+
+def test_a_library_that_is_absent_on_one_side_is_called_so(tmp_path: Path) -> None:
+    broken = change_arm(study(), "hf-generate-again", libraries="torch=2.13.0")
+    found = findings(read(broken.write(tmp_path / "run")), "PAIR013")
+    assert {f.message for f in found} == {
+        "library transformers is absent in the candidate and 5.24.0 in the baseline"
+    }
+    assert {f.cell for f in found} == {AGAIN}
+    assert len(found) == 8
+
+
+@pytest.mark.parametrize("column", ["attention", "kernel_path"])
+def test_an_a_a_on_another_code_path_is_no_a_a(column: str, tmp_path: Path) -> None:
+    broken = change_arm(study(), "hf-generate-again", **{column: "another"})
+    found = findings(read(broken.write(tmp_path / "run")), "PAIR013")
+    assert f"{column} is another in the candidate" in found[0].message
+
+
+def test_a_self_pair_with_other_slots_is_no_a_a(results: ResultSet) -> None:
+    cells = tuple(
+        replace(cell, slots=2) if cell.id == AGAIN else cell for cell in results.plan.cells
+    )
+    found = findings(results, "PAIR013", plan=replace(results.plan, cells=cells))
+    assert any("with 2 and with 1 slots" in finding.message for finding in found)
+
+
+def test_findings_about_trials_point_to_their_line(results: ResultSet) -> None:
+    trials = with_first(results.trials)
+    number = next(i for i, t in enumerate(results.trials) if not t.warmup)
+    trials = (
+        *results.trials[:number],
+        replace(results.trials[number], other_cpu_ns=10**12),
+        *results.trials[number + 1 :],
+    )
+    (finding,) = findings(results, "STAT004", trials=trials)
+    assert (finding.file, finding.row) == ("trials.csv", number + 2)
+
+
+def test_findings_about_launches_point_to_their_line(results: ResultSet) -> None:
+    systems = with_first(results.systems, version="0.0.1")
+    (finding,) = findings(results, "RUN020", systems=systems)
+    assert (finding.file, finding.row, finding.cell) == ("systems.csv", 2, BASE)
+
+
+def test_every_field_of_a_launch_but_its_number_must_stay(results: ResultSet) -> None:
+    row = results.systems[-1]
+    for field in dataclasses.fields(row):
+        if field.name in {"launch", "block", "arm", "shape"}:
+            continue
+        systems = (*results.systems[:-1], replace(row, **{field.name: "another"}))
+        found = findings(results, "RUN021", systems=systems)
+        assert {f.cell for f in found} == {engine(n) for n in (1, 2, 4, 8)}
+        assert all(f"{field.name} is 'another' in block 7" in f.message for f in found)
+
+
+@pytest.mark.parametrize(
+    ("planned", "reported", "refused"),
+    [("abc", "abc", False), ("abc", "abd", True), ("abc", None, True), (None, "abd", False)],
+)
+def test_an_arm_at_a_chosen_revision_must_have_run_it(
+    results: ResultSet, planned: str | None, reported: str | None, refused: bool
+) -> None:
+    plan = replace(results.plan, arms=with_first(results.plan.arms, revision=planned))
+    systems = tuple(
+        replace(row, revision=reported) if row.arm == "hf-generate" else row
+        for row in results.systems
+    )
+    found = findings(results, "RUN020", plan=plan, systems=systems)
+    assert {f.cell for f in found} == ({BASE} if refused else set())
+
+
+def test_a_copy_with_its_rows_in_another_order_is_a_copy(results: ResultSet) -> None:
+    copied = [r for r in results.requests if (r.block, r.cell, r.warmup) == (1, BASE, False)]
+    target = [r for r in results.requests if (r.block, r.cell, r.warmup) == (4, BASE, False)]
+    made = [
+        replace(
+            source,
+            block=4,
+            request=row.request,
+            prompt_sha256=row.prompt_sha256,
+            output_sha256=row.output_sha256,
+        )
+        for source, row in zip(reversed(copied), target, strict=True)
+    ]
+    kept = [r for r in results.requests if r not in target]
+    for holds in (True, False):
+        rows = [r if holds else replace(r, holds_ns=None) for r in (*kept, *made)]
+        found = findings(results, "RUN017", requests=tuple(rows))
+        assert {(f.cell, f.block) for f in found} == {(BASE, 1), (BASE, 4)}
+        assert "in block 4: one of the two is a copy" in found[0].message
+
+
+def test_a_trial_that_equals_a_warm_up_is_a_copy_of_it(results: ResultSet) -> None:
+    cell = engine(8)
+    warm = {
+        r.request: r for r in results.requests if (r.block, r.cell, r.warmup) == (2, cell, True)
+    }
+
+    def as_warm(row: Any) -> Any:
+        if (row.block, row.cell, row.warmup) != (2, cell, False):
+            return row
+        return replace(
+            warm[row.request], warmup=False, prompt_sha256=row.prompt_sha256,
+            output_sha256=row.output_sha256,
+        )  # fmt: skip
+
+    found = findings(results, "RUN017", requests=tuple(map(as_warm, results.requests)))
+    assert [(f.cell, f.block) for f in found] == [(cell, 2)]
+    assert f"that of the warm-up of {cell} in block 2" in found[0].message
