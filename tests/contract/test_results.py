@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.sound import study
 
 from nanoserve_bench.faults import Fault, ResultsError
 from nanoserve_bench.results import read
 from nanoserve_bench.schema import ROW_TYPES, token_digest
+from support.sound import study
 
 FILES = [row_type.FILE for row_type in ROW_TYPES]
 

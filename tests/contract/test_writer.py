@@ -6,13 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from support.sound import MACHINE, study
 
 from nanoserve_bench.columns import columns_of
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.results import read
 from nanoserve_bench.schema import TrialRow
 from nanoserve_bench.writer import ResultsWriter
+from support.sound import MACHINE, study
 
 
 def start(path: Path, blocks: int) -> ResultsWriter:
@@ -28,7 +28,7 @@ class _Killed(BaseException):
     pass
 
 
-@pytest.mark.parametrize("survives", range(0, 13))
+@pytest.mark.parametrize("survives", range(13))
 def test_a_kill_between_any_two_writes_costs_only_the_block_in_flight(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, survives: int
 ) -> None:

@@ -1,9 +1,9 @@
 """Sound result folders with stamps placed by hand: the ruler that the tests measure with.
 
-Nothing here was measured and nothing here is ever published. `study()` lays out a plan and, block by
-block, what three arms would have stamped if every step took exactly as long as asked, with a small
-seeded spread so that no two trials are copies of each other. Everything is plain rows, so that a test
-can break one thing and write the folder with all digests right.
+Nothing here was measured and nothing here is ever published. `study()` lays out a plan and, block
+by block, what three arms would have stamped if every step took exactly as long as asked, with a
+small seeded spread so that no two trials are copies of each other. Everything is plain rows, so
+that a test can break one thing and write the folder with all digests right.
 """
 
 from __future__ import annotations
@@ -107,21 +107,20 @@ def plan(
         Arm(name="hf-generate-again", system="hf-generate", version="5.24.0"),
         Arm(name="nanoserve", system="nanoserve", version="0.1.0"),
     )
-    cells = []
-    for arm in arms:
-        for slots in workload.slots if arm.system == "nanoserve" else (1,):
-            cells.append(
-                Cell(
-                    id=f"{arm.name}/{device}/{dtype}/{slots}/{workload.name}",
-                    arm=arm.name,
-                    system=arm.system,
-                    device=device,
-                    dtype=dtype,
-                    slots=slots,
-                    workload=workload.name,
-                    model="smollm2-135m",
-                )
-            )
+    cells = [
+        Cell(
+            id=f"{arm.name}/{device}/{dtype}/{slots}/{workload.name}",
+            arm=arm.name,
+            system=arm.system,
+            device=device,
+            dtype=dtype,
+            slots=slots,
+            workload=workload.name,
+            model="smollm2-135m",
+        )
+        for arm in arms
+        for slots in (workload.slots if arm.system == "nanoserve" else (1,))
+    ]
     baseline = cells[0].id
     rng = random.Random(seed)
     orders = []
@@ -130,9 +129,7 @@ def plan(
         rng.shuffle(order)
         # Balanced on purpose: each cell leads the baseline in half of the blocks.
         others = [cell for cell in order if cell != baseline]
-        orders.append(
-            tuple([baseline, *others]) if block % 2 == 0 else tuple([*reversed(others), baseline])
-        )
+        orders.append((baseline, *others) if block % 2 == 0 else (*reversed(others), baseline))
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,

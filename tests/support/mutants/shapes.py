@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.records import Hold
