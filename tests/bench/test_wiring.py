@@ -114,7 +114,7 @@ def _hold_against_the_baseline(folder: ModelFolder) -> None:
         assert Fraction(9, 10) * run.slots < run.batch_occupancy <= run.slots
         if run.slots == 1:
             # A queue of seven is in the system and in no slot: occupancy is not batch size.
-            assert run.system_occupancy > 4
+            assert run.system_occupancy > 2  # "far above 1"; evenly long requests make it 4.5
             assert run.batch_occupancy <= 1
         else:
             check_concurrent(run)
