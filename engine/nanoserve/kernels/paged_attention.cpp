@@ -29,6 +29,10 @@ int64_t scores_stride(int64_t block_size, int64_t key_lanes) {
   return blocks_per_chunk(block_size) * key_lanes + kLanes;
 }
 
+int64_t heads_per_task(const Heads& heads) {
+  return std::min<int64_t>(heads.group(), kTileRows);
+}
+
 void rotate(float* head, const float* cosines, const float* sines, int64_t dim) {
   const int64_t half = dim / 2;
   for (int64_t i = 0; i < half; ++i) {
@@ -41,32 +45,33 @@ void rotate(float* head, const float* cosines, const float* sines, int64_t dim) 
 // One task's chunk of the context.
 struct Chunk {
   const CacheLayer& cache;
-  const int32_t* blocks;  // of this chunk
-  int64_t visible;        // tokens of this chunk that may be seen, at least 1
+  const int32_t* blocks;   // of this chunk
+  int64_t length;          // positions that the last token sees of it, at least 1
+  const int64_t* visible;  // [rows]: positions that each row sees, which may be none
   int64_t kv_head;
-  const float* queries;   // [heads, dim], already divided by sqrt(dim)
-  float* scores;          // [heads, stride]
+  const float* queries;  // [rows, dim], already divided by sqrt(dim)
+  float* scores;         // [rows, stride]
   int64_t stride;
-  float* sums;            // [heads, dim]: what has been seen so far, times its weights
+  float* sums;  // [rows, dim]: what has been seen so far, times its weights
 
-  int64_t visible_in(int64_t block) const {
-    return std::min(cache.block_size, visible - block * cache.block_size);
+  int64_t length_in(int64_t block) const {
+    return std::min(cache.block_size, length - block * cache.block_size);
   }
-  int64_t num_blocks() const { return (visible - 1) / cache.block_size + 1; }
+  int64_t num_blocks() const { return (length - 1) / cache.block_size + 1; }
 
   template <int kRows>
   void score() const {
     const int64_t dim = cache.heads.dim;
     for (int64_t block = 0; block < num_blocks(); ++block) {
       const float* keys = cache.keys_of(blocks[block], kv_head);
-      const int64_t visible_keys = visible_in(block);
       for (int64_t lane = 0; lane < cache.key_lanes; lane += kLanes) {
         Tile<kRows, 1> tile{};
         accumulate(tile, queries, dim, keys + lane, cache.key_lanes, dim);
         for (int r = 0; r < kRows; ++r) {
           float* place = scores + r * stride + block * cache.key_lanes + lane;
           store(place, tile.sums[r][0]);
-          for (int64_t key = std::max(visible_keys - lane, int64_t{0}); key < kLanes; ++key) {
+          const int64_t seen = std::min(visible[r] - block * cache.block_size, length_in(block));
+          for (int64_t key = std::max(seen - lane, int64_t{0}); key < kLanes; ++key) {
             place[key] = kHidden;
           }
         }
@@ -85,7 +90,7 @@ struct Chunk {
     }
     for (int64_t block = 0; block < num_blocks(); ++block) {
       accumulate(tile, scores + block * cache.key_lanes, stride,
-                 cache.values_of(blocks[block], kv_head) + feature, dim, visible_in(block));
+                 cache.values_of(blocks[block], kv_head) + feature, dim, length_in(block));
     }
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
@@ -103,7 +108,7 @@ struct Chunk {
     if (feature < cache.heads.dim) sum_values_of<kRows, 1>(feature);
   }
 
-  // Turns one head's scores into weights relative to the highest score so far.
+  // Turns one row's scores into weights relative to the highest score so far.
   void weigh(int64_t row, float& highest, float& total) const {
     float* mine = scores + row * stride;
     const int64_t lanes = num_blocks() * cache.key_lanes;
@@ -145,14 +150,12 @@ int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_la
   return kTileRows * (2 * heads.dim + scores_stride(block_size, key_lanes));
 }
 
-int64_t heads_per_task(const Heads& heads) {
-  return std::min<int64_t>(heads.group(), kTileRows);
-}
-
 int64_t tasks_per_token(const Heads& heads) {
   const int64_t per_task = heads_per_task(heads);
   return heads.kv * ((heads.group() + per_task - 1) / per_task);
 }
+
+int64_t tokens_per_task(const Heads& heads) { return kTileRows / heads_per_task(heads); }
 
 void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
                       const float* sines, const int32_t* table, int64_t position) {
@@ -174,41 +177,49 @@ void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
   }
 }
 
-void attend(const CacheLayer& cache, const float* qkv, const int32_t* table, int64_t position,
-            int64_t task, float* seen, float* scratch) {
+void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qkv, Rows seen,
+            float* scratch) {
   const Heads& heads = cache.heads;
+  const int64_t dim = heads.dim;
   const int64_t tasks_per_kv_head = tasks_per_token(heads) / heads.kv;
   const int64_t kv_head = task / tasks_per_kv_head;
-  const int64_t first = task % tasks_per_kv_head * heads_per_task(heads);
-  const int64_t rows = std::min(heads_per_task(heads), heads.group() - first);
-  const int64_t offset = (kv_head * heads.group() + first) * heads.dim;
+  const int64_t first_head = task % tasks_per_kv_head * heads_per_task(heads);
+  const int64_t count = std::min(heads_per_task(heads), heads.group() - first_head);
+  const int64_t offset = (kv_head * heads.group() + first_head) * dim;
+  const int64_t rows = tokens.count * count;
 
   const int64_t stride = scores_stride(cache.block_size, cache.key_lanes);
   float* queries = scratch;
-  float* sums = queries + kTileRows * heads.dim;
-  float* scores = sums + kTileRows * heads.dim;
-  const float scale = 1.0f / std::sqrt(static_cast<float>(heads.dim));
-  for (int64_t i = 0; i < rows * heads.dim; ++i) {
-    queries[i] = qkv[offset + i] * scale;
-    sums[i] = 0;
+  float* sums = queries + kTileRows * dim;
+  float* scores = sums + kTileRows * dim;
+  const float scale = 1.0f / std::sqrt(static_cast<float>(dim));
+  for (int64_t token = 0; token < tokens.count; ++token) {
+    const float* query = qkv.row(tokens.first + token) + offset;
+    for (int64_t i = 0; i < count * dim; ++i) queries[token * count * dim + i] = query[i] * scale;
   }
+  std::fill_n(sums, rows * dim, 0.0f);
 
   float highest[kTileRows], total[kTileRows];
   std::fill_n(highest, kTileRows, kHidden);
   std::fill_n(total, kTileRows, 0.0f);
-  const int64_t per_chunk = blocks_per_chunk(cache.block_size);
-  for (int64_t start = 0; start * cache.block_size <= position; start += per_chunk) {
-    const int64_t rest = position + 1 - start * cache.block_size;
-    const int64_t visible = std::min(rest, per_chunk * cache.block_size);
-    const Chunk chunk{cache, table + start, visible, kv_head, queries, scores, stride, sums};
+  const int64_t context = tokens.position + tokens.count;
+  const int64_t chunk_blocks = blocks_per_chunk(cache.block_size);
+  for (int64_t block = 0; block * cache.block_size < context; block += chunk_blocks) {
+    const int64_t start = block * cache.block_size;
+    const int64_t length = std::min(context - start, chunk_blocks * cache.block_size);
+    int64_t visible[kTileRows];
+    for (int64_t row = 0; row < rows; ++row) {
+      visible[row] = tokens.position + row / count + 1 - start;
+    }
+    const Chunk chunk{cache,   tokens.table + block, length, visible, kv_head,
+                      queries, scores,               stride, sums};
     with_constant_rows(rows, Score{chunk});
     for (int64_t row = 0; row < rows; ++row) chunk.weigh(row, highest[row], total[row]);
     with_constant_rows(rows, SumValues{chunk});
   }
   for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t i = 0; i < heads.dim; ++i) {
-      seen[offset + row * heads.dim + i] = sums[row * heads.dim + i] / total[row];
-    }
+    float* result = seen.row(tokens.first + row / count) + offset + row % count * dim;
+    for (int64_t i = 0; i < dim; ++i) result[i] = sums[row * dim + i] / total[row];
   }
 }
 

@@ -1,9 +1,10 @@
-// Attention of single tokens over a paged cache.
+// Attention over a paged cache.
 
 #pragma once
 
 #include <cstdint>
 
+#include "rows.h"
 #include "vectors.h"
 
 namespace nanoserve {
@@ -47,13 +48,23 @@ int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_la
 void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
                       const float* sines, const int32_t* table, int64_t position);
 
-// Query heads per task: those that share a KV head, at most as many as a tile has rows.
-int64_t heads_per_task(const Heads& heads);
+// A task of attention: the query heads that share a KV head, or some of them if they are many, of
+// one token, or of several if the heads are few. It fills the rows of a tile, as far as it can.
 int64_t tasks_per_token(const Heads& heads);
+int64_t tokens_per_task(const Heads& heads);
 
-// softmax(q k^T / sqrt(dim)) v over positions [0, position], for the query heads of one task;
-// `seen` is the token's row of all query heads. Reads nothing behind `position`.
-void attend(const CacheLayer& cache, const float* qkv, const int32_t* table, int64_t position,
-            int64_t task, float* seen, float* scratch);
+// Neighbouring tokens of one sequence.
+struct Tokens {
+  int64_t first;     // row of the first one
+  int64_t count;     // at most tokens_per_task
+  int64_t position;  // of the first one
+  const int32_t* table;
+};
+
+// softmax(q k^T / sqrt(dim)) v, for each token over the positions up to its own, for the query heads
+// of one of the tokens' tasks. `qkv` and `seen` are all tokens' rows. Nothing behind the last
+// position is read.
+void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qkv, Rows seen,
+            float* scratch);
 
 }  // namespace nanoserve

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "rows.h"
 #include "tile.h"
 
 namespace nanoserve {
@@ -21,14 +22,6 @@ struct Matrix {
 
   int64_t num_panels() const { return (outputs + kPanelWidth - 1) / kPanelWidth; }
   const float* panel(int64_t index) const { return panels + index * inputs * kPanelWidth; }
-};
-
-// Rows of floats, `stride` apart.
-struct Rows {
-  float* data;
-  int64_t stride;
-
-  float* row(int64_t index) const { return data + index * stride; }
 };
 
 // What happens to a product when it is stored.

@@ -176,16 +176,26 @@ class Worker {
     wait_for_others();
   }
 
+  // Whether a token is the first of those that share its tasks.
+  bool begins_tasks(int64_t token, int64_t tokens_per_task) const {
+    return token == 0 || step_.sequences[token] != step_.sequences[token - 1] ||
+           step_.positions[token] % tokens_per_task == 0;
+  }
+
   // Contexts differ in length, so whoever is free takes the next task. Ends in a barrier, too.
   void attend_all(const CacheLayer& cache) const {
     float* scratch = buffers_.scratch + rank_ * buffers_.scratch_per_thread;
+    const int64_t per_task = tokens_per_task(cache.heads);
     const int64_t per_token = tasks_per_token(cache.heads);
     const int64_t tasks = step_.tokens * per_token;
 #pragma omp for schedule(dynamic)
     for (int64_t task = 0; task < tasks; ++task) {
-      const int64_t token = task / per_token;
-      attend(cache, buffers_.qkv.row(token), table(token), step_.positions[token],
-             task % per_token, buffers_.seen.row(token), scratch);
+      const int64_t first = task / per_token;
+      if (!begins_tasks(first, per_task)) continue;
+      int64_t end = first + 1;
+      while (end < step_.tokens && !begins_tasks(end, per_task)) ++end;
+      attend(cache, {first, end - first, step_.positions[first], table(first)}, task % per_token,
+             buffers_.qkv, buffers_.seen, scratch);
     }
   }
 

@@ -43,6 +43,7 @@ struct Model {
   int64_t block_size;
 };
 
+// The tokens of a sequence lie side by side, at ascending positions without a gap.
 struct Step {
   int64_t tokens;
   const int32_t* token_ids;  // [tokens]
