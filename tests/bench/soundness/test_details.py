@@ -347,3 +347,77 @@ def test_a_trial_that_equals_a_warm_up_is_a_copy_of_it(results: ResultSet) -> No
     found = findings(results, "RUN017", requests=tuple(map(as_warm, results.requests)))
     assert [(f.cell, f.block) for f in found] == [(cell, 2)]
     assert f"that of the warm-up of {cell} in block 2" in found[0].message
+
+
+def test_two_trials_cannot_have_one_place_in_a_block(results: ResultSet) -> None:
+    trials = with_first(results.trials, order=1)
+    found = findings(results, "STAT002", trials=trials)
+    assert any("are number 1 in its order" in finding.message for finding in found)
+
+
+def test_a_block_without_a_planned_order_is_refused(results: ResultSet) -> None:
+    plan = replace(results.plan, orders=results.plan.orders[:7])
+    (finding,) = findings(results, "STAT002", plan=plan)
+    assert finding.message == "the plan has no order for block 7: it has 7"
+
+
+def test_a_trial_may_start_the_instant_the_last_one_is_done(results: ResultSet) -> None:
+    trials = sorted((t for t in results.trials if t.block == 0), key=lambda t: t.order)
+    before = trials[-2]
+    for early, refused in ((0, False), (1, True)):
+        start = before.started_ns + before.wall_ns - early
+        moved = tuple(
+            replace(t, started_ns=start) if t is trials[-1] else t for t in results.trials
+        )
+        assert bool(findings(results, "STAT002", trials=moved)) == refused
+
+
+@pytest.mark.parametrize(
+    ("replaces", "message"),
+    [
+        ({7: 7}, "block 7 replaces block 7, which does not come before it once"),
+        ({6: 7}, "block 6 replaces block 7, which does not come before it once"),
+        ({7: 99}, "block 7 replaces block 99, which does not come before it once"),
+        ({6: 0, 7: 0}, "block 7 replaces block 0, which does not come before it once"),
+        ({7: 0}, "block 0 was replaced by block 7, and nothing disturbed it"),
+        ({5: 0, 6: 1, 7: 2}, "3 blocks were run again, and the plan allows 2"),
+    ],
+)
+def test_what_a_block_may_replace(
+    results: ResultSet, replaces: dict[int, int], message: str
+) -> None:
+    trials = tuple(replace(t, replaces=replaces.get(t.block)) for t in results.trials)
+    found = findings(results, "STAT007", trials=trials)
+    assert any(message in finding.message for finding in found)
+
+
+def test_a_block_replaces_the_same_block_in_all_of_its_rows(results: ResultSet) -> None:
+    last = results.trials[-1]
+    trials = (*results.trials[:-1], replace(last, replaces=0))
+    found = findings(results, "STAT007", trials=trials)
+    assert any("replaces block None in one row and 0 in another" in f.message for f in found)
+
+
+def test_a_study_may_end_early_only_at_its_target(results: ResultSet) -> None:
+    for most, target, refused in (
+        (8, None, False),
+        (9, None, True),
+        (9, 0.5, False),
+        (9, 1e-9, True),
+    ):
+        blocks = Blocks(least=5, most=most, target_half_width=target, most_reruns=2)
+        plan = replace(results.plan, blocks=blocks)
+        assert bool(findings(results, "STAT007", plan=plan)) == refused
+
+
+def test_a_prompt_may_be_cached_whole_and_no_more(results: ResultSet) -> None:
+    systems = tuple(replace(row, cache="on") for row in results.systems)
+    for cached, refused in ((0, False), (6, False), (7, True), (-1, True)):
+        requests = tuple(replace(row, cached_tokens=cached) for row in results.requests)
+        found = findings(results, "RUN019", systems=systems, requests=requests)
+        assert bool(found) == refused
+
+
+def test_cached_tokens_may_be_untold_where_the_cache_is_off(results: ResultSet) -> None:
+    requests = tuple(replace(row, cached_tokens=None) for row in results.requests)
+    assert not judge(replace(results, requests=requests)).findings

@@ -1,0 +1,264 @@
+"""Rules about one run, on stamps placed by hand: the last accepted and the first refused value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from nanoserve_bench.records import Hold, StepRecord, SystemRun
+from nanoserve_bench.soundness.rule import RunRule
+from nanoserve_bench.soundness.rules import run_requests, run_shape, run_stamps, run_steps
+from support.rebuild import replace
+from support.ruler import concurrent, edited, ns, record, serial
+
+
+def messages(rule: RunRule, run: SystemRun) -> list[str]:
+    assert rule.exempt(run) is None
+    return [flaw.message for flaw in rule.check(run)]
+
+
+def with_steps(*rows: tuple[int, int, int, int, int], run: SystemRun | None = None) -> SystemRun:
+    steps = tuple(StepRecord(ns(row[0]), *row[1:]) for row in rows)
+    return replace(run or concurrent(4, slots=2), steps=steps)
+
+
+# The step log: two pairs of requests hold two slots from 0 to 100 and from 100 to 200 ms.
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ((0, 2, 0, 2, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)),
+        ((0, 2, 0, 2, 2), (50, 0, 2, 2, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)),
+        ((0, 0, 0, 2, 2), (100, 0, 1, 2, 0), (200, 0, 0, 0, 0)),
+    ],
+)
+def test_a_log_that_tells_the_same_story_is_accepted(rows: Sequence[Any]) -> None:
+    assert messages(run_steps.STEP_LOG, with_steps(*rows)) == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (((0, 2, 0, 2, 2), (100, 2, 0, 2, 0)), "the log ends while 2 slots are held"),
+        (
+            ((0, 2, 0, 2, 2), (100, 2, 0, 2, 0), (100, 0, 2, 2, 0), (200, 0, 0, 0, 0)),
+            "step 2 starts at",
+        ),
+        (((0, 2, 0, 3, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "counts 3 holders for 2 slots"),
+        (((0, 2, 1, 2, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "ran 3 rows for 2 holders"),
+        (((0, 2, 0, 2, -1), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "has a negative entry"),
+        (((0, -1, 0, 2, 0), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "has a negative entry"),
+    ],
+)
+def test_a_log_that_cannot_be_one_is_refused(rows: Sequence[Any], message: str) -> None:
+    assert any(message in text for text in messages(run_steps.STEP_LOG, with_steps(*rows)))
+
+
+def test_a_log_that_disagrees_says_from_when_on_and_by_how_much() -> None:
+    run = with_steps((0, 2, 0, 2, 2), (100, 1, 0, 1, 0), (200, 0, 0, 0, 0))
+    (flaw,) = list(run_steps.STEP_LOG.check(run))
+    assert f"disagree from {ns(100)} ns on" in flaw.message
+    assert "the log adds up to 300000000 slot-ns, the holds to 400000000" in flaw.message
+    assert flaw.evidence == f"instants at which they differ: {ns(100)} {ns(200)}"
+
+
+def test_equal_sums_are_not_enough() -> None:
+    run = with_steps((0, 1, 0, 1, 2), (50, 2, 0, 2, 0), (150, 1, 0, 1, 0), (250, 0, 0, 0, 0))
+    assert run.served_ns == 400_000_000
+    assert any("disagree" in text for text in messages(run_steps.STEP_LOG, run))
+
+
+def test_an_empty_log_is_refused() -> None:
+    assert messages(run_steps.STEP_LOG, with_steps()) == ["the step log has no rows"]
+
+
+def test_a_log_without_holds_proves_nothing() -> None:
+    run = concurrent()
+    for number in range(4):
+        run = edited(run, number, holds=None)
+    assert "tell no holds to hold it against" in messages(run_steps.STEP_LOG, run)[0]
+
+
+def test_a_run_without_a_log_is_exempt() -> None:
+    assert run_steps.STEP_LOG.exempt(serial()) == "no system of the study keeps a step log"
+
+
+# Stamps in order: one request, 0 to 100 ms, tokens at 25, 50, 75 and 100 ms.
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, None),
+        ({"arrival_ns": 0}, None),
+        ({"arrival_ns": -1}, "the arrival is negative (-1)"),
+        ({"submitted_ns": ns(0) - 1}, "before it arrived"),
+        ({"submitted_ns": ns(100)}, "not after it was submitted"),
+        ({"submitted_ns": ns(0) + 1}, "it held a slot at"),
+        ({"holds": (Hold(ns(0), ns(0)), Hold(ns(0), ns(100)))}, "not after it began"),
+        ({"holds": (Hold(ns(0), ns(60)), Hold(ns(50), ns(100)))}, "before the last one ended"),
+        ({"holds": (Hold(ns(0), ns(50)), Hold(ns(50), ns(100)))}, None),
+        ({"holds": (Hold(ns(0), ns(99)),)}, "and left its slot at"),
+        ({"finished_ns": ns(101)}, "and left its slot at"),
+        ({"first_token_ns": ns(0)}, "lies outside of"),
+        ({"first_token_ns": ns(101)}, "lies outside of"),
+        ({"first_token_ns": ns(26)}, "token 0 is stamped"),
+        ({"holds": (Hold(ns(30), ns(100)),)}, "came while it held no slot"),
+        ({"holds": (Hold(ns(0), ns(20)), Hold(ns(30), ns(100)))}, "came while it held no slot"),
+        ({"holds": (Hold(ns(0), ns(40)), Hold(ns(60), ns(100)))}, "token 1 is stamped"),
+        ({"holds": (Hold(ns(0), ns(50)), Hold(ns(60), ns(100)))}, None),
+        ({"token_ns": (ns(25), ns(25), ns(75), ns(100))}, None),
+        ({"token_ns": (ns(25), ns(75), ns(74), ns(100))}, "run backwards"),
+        ({"token_ns": (ns(25), ns(50), ns(75), ns(100) + 1)}, "after the finish"),
+        ({"first_token_ns": None, "token_ns": (ns(0), ns(1), ns(2), ns(3))}, "not after"),
+        ({"holds": None, "finished_ns": None}, None),
+        ({"holds": None, "token_ns": None, "first_token_ns": None}, None),
+        ({"token_ns": ()}, None),
+    ],
+)
+def test_the_order_of_the_stamps(values: dict[str, Any], message: str | None) -> None:
+    run = edited(serial(1), 0, **values)
+    found = messages(run_stamps.IN_ORDER, run)
+    assert (found == []) == (message is None)
+    if message is not None:
+        assert message in found[0]
+        assert found[0].startswith("request r0: ")
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"finished_ns": None}, "request r1 has no finish stamp"),
+        ({"holds": ()}, "request r1 never held a slot"),
+        ({"holds": None}, "has no holds, and others of the run have (1 of 4 lack it)"),
+        ({"first_token_ns": None}, "has no first-token stamp, and others"),
+        ({"token_ns": None}, "has no token stamps, and others"),
+    ],
+)
+def test_what_one_request_stamps_all_of_them_do(values: dict[str, Any], message: str) -> None:
+    found = messages(run_stamps.PRESENT, edited(serial(), 1, **values))
+    assert any(message in text for text in found)
+
+
+def test_what_no_request_stamps_is_a_property_of_the_system() -> None:
+    run = serial()
+    for number in range(4):
+        run = edited(run, number, holds=None, first_token_ns=None, token_ns=None)
+    assert messages(run_stamps.PRESENT, run) == []
+
+
+# Requests.
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, None),
+        ({"finish_reason": "stop"}, None),
+        ({"finish_reason": "abort"}, "request r1 failed: abort"),
+        ({"finish_reason": ""}, "request r1 failed"),
+        ({"error": "boom"}, "request r1 failed: length"),
+        ({"output_ids": ()}, "says length and has no output token"),
+    ],
+)
+def test_a_request_that_failed_is_named(values: dict[str, Any], message: str | None) -> None:
+    found = messages(run_requests.FAILED, edited(serial(), 1, **values))
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_tokens": 5}, None),
+        ({"max_tokens": 3}, "has 4 output tokens, 3 were asked for"),
+        ({"token_ns": (1, 2, 3)}, "has 3 token stamps for 4 output tokens"),
+        ({"token_ns": None}, None),
+        ({"discarded_tokens": 7}, None),
+        ({"discarded_tokens": -1}, "discarded -1 tokens"),
+    ],
+)
+def test_output_is_what_was_asked_for(values: dict[str, Any], message: str | None) -> None:
+    found = messages(run_requests.OUTPUT_AS_ASKED, edited(serial(), 1, **values))
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
+@pytest.mark.parametrize(
+    ("decoding", "values", "message"),
+    [
+        ("greedy;ignore_eos", {}, None),
+        ("greedy;ignore_eos", {"max_tokens": 5}, "ended by length at 4 tokens, and 5"),
+        ("greedy;ignore_eos", {"max_tokens": 5, "finish_reason": "stop"}, None),
+        ("greedy;ignore_eos;eos=11", {}, None),
+        ("greedy;eos=13", {}, None),
+        ("greedy;eos=10", {}, "goes on behind the EOS id 10"),
+        ("greedy;eos=3,11", {}, "goes on behind the EOS id 11"),
+        ("greedy;eos=13", {"max_tokens": 9, "finish_reason": "stop"}, None),
+        ("greedy;eos=13", {"output_ids": (10, 11, 13, 13)}, "goes on behind the EOS id 13"),
+        (None, {}, None),
+    ],
+)
+def test_outputs_end_where_the_decoding_says(
+    decoding: str | None, values: dict[str, Any], message: str | None
+) -> None:
+    run = edited(serial(2, decoding=decoding), 1, **values)
+    found = messages(run_requests.EOS, run)
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
+# Slots.
+
+
+def test_a_slot_passes_from_one_request_to_the_next_in_an_instant() -> None:
+    assert messages(run_shape.SLOTS_EXCEEDED, concurrent(8, slots=2)) == []
+
+
+def test_one_nanosecond_of_a_third_holder_is_refused() -> None:
+    run = edited(concurrent(4, slots=2), 2, holds=(Hold(ns(100) - 1, ns(200)),))
+    (found,) = messages(run_shape.SLOTS_EXCEEDED, run)
+    assert found == f"at {ns(100) - 1} ns 3 requests hold a slot, and there are 2"
+
+
+def test_without_holds_nothing_is_said_about_slots() -> None:
+    run = edited(concurrent(), 0, holds=None)
+    assert run_shape.SLOTS_EXCEEDED.exempt(run) == "the systems tell no holds"
+    assert run_shape.CONCURRENT_BATCHES.exempt(run) is not None
+    assert run_shape.peak(concurrent(6, slots=3)) == 3
+    assert run_shape.peak_residents(concurrent(6, slots=3)) == 6
+    assert run_shape.peak_residents(serial(6)) == 1
+
+
+def test_a_run_without_a_wall_is_left_to_the_rules_about_its_stamps() -> None:
+    broken = edited(serial(), 0, finished_ns=None)
+    assert run_shape.SERIAL_IDLE.exempt(broken) == "no serial run has a wall"
+    batch = edited(concurrent(), 0, finished_ns=None)
+    assert run_shape.CONCURRENT_BATCHES.exempt(batch) == "no concurrent run has a wall"
+    flat = replace(concurrent(), records=(record(0, holds=((0, 0),)), record(1, holds=((0, 0),))))
+    assert run_shape.CONCURRENT_BATCHES.exempt(flat) == "no concurrent run has a wall"
+
+
+@pytest.mark.parametrize(
+    ("rule", "run", "reason"),
+    [
+        (run_shape.SERIAL_OVERLAP, concurrent(), "no run is serial"),
+        (run_shape.SERIAL_IDLE, concurrent(), "no run is serial"),
+        (run_shape.CONCURRENT_BATCHES, serial(), "no run is concurrent"),
+        (
+            run_shape.CONCURRENT_BATCHES,
+            concurrent(4, slots=1),
+            "no run has slots and requests for two rows",
+        ),
+        (
+            run_shape.CONCURRENT_BATCHES,
+            concurrent(1, slots=4),
+            "no run has slots and requests for two rows",
+        ),
+    ],
+)
+def test_a_rule_that_does_not_apply_says_why(rule: RunRule, run: SystemRun, reason: str) -> None:
+    assert rule.exempt(run) == reason
