@@ -142,7 +142,6 @@ class Engine:
         try:
             return sample(self._runner.run(plan), requests, self._runner.highest)
         except Exception as error:
-            self._boundary_ns = start_ns
             for request in requests:
                 self._finish(request, FinishReason.ERROR, start_ns, f"the step failed: {error!r}")
             raise

@@ -86,8 +86,7 @@ def _draw(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
     target = torch.tensor(draws, device=device, dtype=wide)[:, None] * total
     # Rounding may lift the target onto the total, beyond which there is no token.
     target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
-    found = torch.searchsorted(cumulative, target, right=True).squeeze(1)
-    return found.clamp_(max=logits.shape[-1] - 1)  # a row of NaNs finds no place
+    return torch.searchsorted(cumulative, target, right=True).squeeze(1)
 
 
 def _keep_top_k(logits: torch.Tensor, top_k: Sequence[int]) -> torch.Tensor:

@@ -53,6 +53,25 @@ def test_top_p_keeps_the_smallest_set_that_reaches_the_mass():
     assert support(logits, temperature=1.0, top_p=1e-9) == {0}
 
 
+def test_top_p_keeps_the_most_likely_token_however_little_it_asks_for():
+    """In float32 this top_p is 0."""
+    assert support([0.0, 1.0, 2.0, 1.0], temperature=1.0, top_p=1e-60) == {2}
+
+
+def test_top_p_keeps_the_lower_ids_of_a_tie():
+    assert support([1.0] * 6, temperature=1.0, top_p=0.5) == {0, 1, 2}
+
+
+def test_a_row_that_wants_all_tokens_keeps_the_rarest_beside_one_with_a_cut(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """The likeliest token weighs 1 in float32, and yet it is not all there is."""
+    monkeypatch.setattr("nanoserve.sampler.uniform", lambda seed, position: 1 - 2.0**-53)
+    logits = torch.tensor([[20.0, 0.0, 0.0]]).expand(2, -1)
+    plain, cut = asks(temperature=1.0), asks(temperature=1.0, top_p=0.5)
+    assert sample(logits, [plain, cut]) == [2, 0]
+
+
 def test_top_p_acts_on_what_top_k_left():
     logits = torch.tensor([0.4, 0.3, 0.2, 0.1]).log().tolist()
     assert support(logits, temperature=1.0, top_p=0.5) == {0, 1}
