@@ -179,7 +179,7 @@ def load_weights(
     """
     config = checkpoint.config
     shapes = parameter_shapes(config)
-    _check_names(shapes.keys(), checkpoint.names(), tied=config.tie_word_embeddings)
+    _check_names(shapes.keys(), checkpoint.names())
     digest = WeightsDigest()
 
     def stream() -> Iterator[tuple[str, torch.Tensor]]:
@@ -196,10 +196,10 @@ def load_weights(
     return str(digest)
 
 
-def _check_names(wanted: AbstractSet[str], found: AbstractSet[str], *, tied: bool) -> None:
+def _check_names(wanted: AbstractSet[str], found: AbstractSet[str]) -> None:
     missing = sorted(wanted - found)
     # A tied model's file may carry the head all the same: it is the embedding once more.
-    unknown = sorted(found - wanted - ({HEAD} if tied else set()))
+    unknown = sorted(found - wanted - {HEAD})
     if missing or unknown:
         raise WeightsMismatch(
             f"the checkpoint lacks {len(missing)} tensors ({', '.join(missing[:3]) or 'none'}) "
