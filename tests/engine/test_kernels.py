@@ -8,12 +8,14 @@ from __future__ import annotations
 import ctypes
 import logging
 import random
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
+from hatchling.builders.wheel import WheelBuilder
 from torch.nn.functional import linear, silu
 
 from nanoserve import LLM, Engine, EngineConfig, SamplingParams, backend
@@ -423,3 +425,29 @@ def test_other_machines_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kernel_compiler.platform, "machine", lambda: "riscv64")
     with pytest.raises(CannotCompile, match=r"for Linux on x86-64, not .* on riscv64"):
         compile_kernels(tmp_path)
+
+
+def build_wheel(folder: Path) -> Path:
+    builder = WheelBuilder(str(Path(kernel_compiler.__file__).parents[2]))
+    (wheel,) = builder.build(directory=str(folder), versions=["standard"])
+    return Path(wheel)
+
+
+def test_a_wheel_carries_the_libraries_and_says_for_which_platform(tmp_path: Path):
+    wheel = build_wheel(tmp_path)
+    names = zipfile.ZipFile(wheel).namelist()
+    found = [name for name in names if name.endswith(".so")]
+    assert sorted(found) == sorted(f"nanoserve/kernels/{s.library}" for s in INSTRUCTION_SETS)
+    assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
+    assert "nanoserve/kernels/step.cpp" in names, "the sources come along, for their digest"
+
+
+def test_a_wheel_is_built_without_a_compiler_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    wheel = build_wheel(tmp_path)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
+    said = "".join(capsys.readouterr())
+    assert "built without its kernels: there is no C++ compiler (no-such-compiler)" in said

@@ -43,7 +43,7 @@ inline float max_of(Vec value) {
 }
 
 // e^x to about one unit in the last place; exactly 1 at 0, 0 and infinity where e^x is about to
-// leave the normal numbers.
+// leave the normal numbers. A NaN compares false with both, and stays one.
 //
 // x = n ln 2 + r with |r| <= ln 2 / 2, so e^x = 2^n e^r: e^r by its Taylor series, whose first
 // term left out is below 1e-8 there, 2^n by writing n into the exponent's bits.
@@ -71,7 +71,7 @@ inline Vec exp_of(Vec x) {
   const IntVec power = (n + 127) << 23;
   const Vec result = series * reinterpret_cast<Vec>(power);
   const Vec bounded = x > highest ? broadcast(std::numeric_limits<float>::infinity()) : result;
-  return x < lowest ? Vec{} : (x != x ? x : bounded);
+  return x < lowest ? Vec{} : bounded;
 }
 
 }  // namespace nanoserve
