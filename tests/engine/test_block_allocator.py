@@ -18,8 +18,10 @@ def test_a_table_takes_whole_blocks_as_its_tokens_need_them():
     assert table.missing(4) == 1
     assert table.grow_to(7) == [1, 2]
     assert allocator.num_free == 1
+    assert table.missing(1) == 0
     table.release()
     assert (table.blocks, allocator.num_free) == ([], 4)
+    assert table.grow_to(7) == [0, 1, 2], "the memory used first is used first again"
 
 
 def test_slots_follow_the_table_across_blocks():

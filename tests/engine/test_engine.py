@@ -34,13 +34,15 @@ def engine(config: EngineConfig, runner: ModelRunner) -> Engine:
 
 def finish(engine: Engine) -> dict[str, RequestOutput]:
     outputs: dict[str, RequestOutput] = {}
-    while engine.has_unfinished():
+    for _ in range(2000):
+        if not engine.has_unfinished():
+            return outputs
         step = engine.step()
         engine.check_integrity()
         for output in step.outputs:
             assert output.request_id not in outputs
             outputs[output.request_id] = output
-    return outputs
+    raise AssertionError("the engine does not come to an end")
 
 
 def prompt_of(length: int, seed: int = 0) -> list[int]:

@@ -65,5 +65,9 @@ def test_a_step_that_raises_leaves_nothing_behind(llm: LLM, monkeypatch: pytest.
         with pytest.raises(RuntimeError, match="the device is gone"):
             llm.generate([[5], [6], [7], [8]])
     llm.engine.check_integrity()
+    left_over = llm.engine.step()
+    assert (left_over.holders, left_over.waiting) == (0, 0)
+    reasons = sorted(output.finish_reason.value for output in left_over.outputs)
+    assert reasons == ["abort", "abort", "error", "error"]
     assert [len(o.token_ids) for o in llm.generate([[5]], SamplingParams(max_tokens=1))] == [1]
     assert not llm.engine.has_unfinished()
