@@ -79,9 +79,7 @@ class Book:
 
     def page(self, path: str, template: str, linker: Linker, **context: Any) -> None:
         """Render a page; an undefined name, a missing value or a raw float fails the build."""
-        text = self._environment.get_template(template).render(
-            link=linker.to, generated_from=template, **context
-        )
+        text = self._environment.get_template(template).render(link=linker.to, **context)
         lines = [line.rstrip() for line in text.splitlines()]
         self.add(path, ("\n".join(lines).strip() + "\n").encode())
 

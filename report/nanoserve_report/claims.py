@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nanoserve_bench.soundness import RefusedComparison, SoundCell, SoundComparison
 from nanoserve_bench.statistics import Outcome, Worth
-from nanoserve_report import numbers, source, spread
+from nanoserve_report import noise, numbers, source, spread
 from nanoserve_report.study import Section, Study, Sweep
 
 REPRODUCED, REFUTED, UNDECIDED, NOT_TRIED = "reproduced", "refuted", "undecided", "not tried"
@@ -49,11 +49,6 @@ def judge(study: Study) -> tuple[Claim, ...]:
     """All claims, in the order of the document."""
     section = section_of(study)
     sweep = None if section is None else section.lead
-    reproduction = (
-        spread.Reproduction(word=NOT_TRIED, sentence="Not tried: nothing sound was measured.")
-        if section is None
-        else spread.verdict(section)
-    )
     return (
         _claim(
             "Same speed at one slot",
@@ -99,8 +94,17 @@ def judge(study: Study) -> tuple[Claim, ...]:
             "The doublings reproduce, the headline wanders",
             "The baseline is the noisy half, and the marginal numbers are the ones that reproduce.",
             "at least three sweeps; reproduced if every doubling keeps its verdict and the "
-            "doublings spread less than the headline; refuted if they spread as much or more",
-            (reproduction.word, reproduction.sentence),
+            "doublings spread less than the headline, in part if they do and a verdict changes; "
+            "refuted if they spread as much or more",
+            _reproduction(section),
+        ),
+        _claim(
+            "The baseline is the noisy half",
+            "the headline speedup inherits all of the baseline\u2019s noise",
+            "reproduced if the baseline's throughput scatters from block to block more than "
+            f"{noise.NOISIER:g} times as much as the engine's, over all sweeps; refuted if the "
+            "engine's scatters so much more",
+            _noisy_half(section),
         ),
         _claim(
             "On a card the second factor stays near 1",
@@ -128,6 +132,33 @@ def _pair(sweep: Sweep, slots: int) -> SoundComparison | None:
         if place == (ENGINE, slots, sweep.plan.headline_baseline):
             return pair
     return None
+
+
+def _reproduction(section: Section | None) -> Judged:
+    if section is None:
+        return NOTHING
+    found = spread.verdict(section)
+    return found.word, (
+        f"{found.sentence} In the document the headline ranged from {source.HEADLINE_RANGE[0]:.2f} "
+        f"to {source.HEADLINE_RANGE[1]:.2f}{numbers.TIMES} over three sweeps."
+    )
+
+
+def _noisy_half(section: Section | None) -> Judged:
+    if section is None:
+        return NOTHING
+    found = noise.scatters(section)
+    baseline, engine = found.get(section.lead.plan.headline_baseline), found.get(ENGINE)
+    if baseline is None or engine is None:
+        return NOT_TRIED, "Not both sides have sound blocks."
+    noisy = noise.noisier(baseline, engine)
+    word = UNDECIDED if noisy is None else REPRODUCED if noisy is baseline else REFUTED
+    tokens = numbers.enumerate_words([f"{rate:.2f}" for rate in source.BASELINE_RATES])
+    mine = numbers.enumerate_words([f"{rate:.2f}" for rate in source.FOUR_SLOT_RATES])
+    return word, (
+        f"{noise.words(section)} The document's three sweeps put the baseline at {tokens} tok/s "
+        f"and its engine at four slots at {mine}."
+    )
 
 
 def _same_speed(sweep: Sweep | None) -> Judged:
@@ -206,13 +237,22 @@ def _mean_batch(sweep: Sweep | None) -> Judged:
         return NOTHING
     exact = all(abs(batch / slots - 1) <= SAME_BATCH for slots, batch in known)
     words = numbers.enumerate_words([f"{batch:.4f} at {slots}" for slots, batch in known])
-    return (REPRODUCED if exact else REFUTED), f"Batch occupancy by slots: {words}."
+    return (REPRODUCED if exact else REFUTED), (
+        f"Batch occupancy by slots: {words}. The document's: "
+        f"{_by_slots(source.BATCH_OCCUPANCIES, '.4f')}."
+    )
 
 
 def _prefill(sweep: Sweep | None) -> Judged:
-    pairs = [] if sweep is None else [
-        p for p in sweep.sound_rivals if p.candidate.arm == ENGINE and p.prefill_ratio is not None
-    ]  # fmt: skip
+    if sweep is None:
+        return NOTHING
+    baseline = sweep.plan.headline_baseline
+    pairs = [
+        pair
+        for pair in sweep.sound_rivals
+        if (pair.candidate.arm, pair.baseline.arm) == (ENGINE, baseline)
+        and pair.prefill_ratio is not None
+    ]
     pairs.sort(key=lambda pair: pair.candidate.slots)
     if len(pairs) < 2 or pairs[0].candidate.slots != 1:
         return NOTHING
@@ -227,7 +267,10 @@ def _prefill(sweep: Sweep | None) -> Judged:
             if pair.prefill_ratio is not None
         ]
     )
-    return word, f"The baseline's TTFT over the engine's prefill, by slots: {words}."
+    return word, (
+        f"The baseline's {sweep.first_token_wait(baseline)} over the engine's prefill, by slots: "
+        f"{words}. The document's: {_by_slots(source.PREFILL_RATIOS, '.2f', numbers.TIMES)}."
+    )
 
 
 def _card(study: Study) -> Judged:
@@ -259,6 +302,10 @@ def _card(study: Study) -> Judged:
 def _engine_cells(sweep: Sweep) -> list[SoundCell]:
     cells = [cell for cell in sweep.sound_cells if cell.cell.arm == ENGINE]
     return sorted(cells, key=lambda cell: cell.cell.slots)
+
+
+def _by_slots(values: dict[int, float], style: str, unit: str = "") -> str:
+    return numbers.enumerate_words([f"{v:{style}}{unit} at {n}" for n, v in values.items()])
 
 
 def _list(values: tuple[float, ...]) -> str:

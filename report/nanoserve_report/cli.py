@@ -1,7 +1,8 @@
 """`nanoserve-report`: build the pages and the site, check them, publish a version.
 
 Exit codes: 0 everything is sound and in place; 1 something unsound is not acknowledged (the site is
-built all the same and shows it), or a check failed; 2 the command could not do its work.
+built all the same and shows it), or a check failed; 2 the command could not do its work; 130
+interrupted.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from nanoserve_report.study import Study, load
 
 MOST_LINES = 20
 DEFAULT_RESULTS, DEFAULT_DOCS = Path("bench/results"), Path("docs")
-EXIT_UNSOUND, EXIT_FAILED = 1, 2
+EXIT_UNSOUND, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 130
 
 _results = click.argument(
     "results", type=click.Path(path_type=Path), default=DEFAULT_RESULTS, required=False
@@ -113,7 +114,9 @@ def publish(version: str, aliases: tuple[str, ...], docs: Path, results: Path) -
 
 
 def _compose(results: Path) -> tuple[Study, Book]:
-    study = load(results)
+    # The default root is made by the first sweep: before that it is empty, not a mistake.
+    nothing_yet = results == DEFAULT_RESULTS and not results.exists()
+    study = Study(folders=()) if nothing_yet else load(results)
     return study, compose(study)
 
 
@@ -150,6 +153,9 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
+    except click.Abort:
+        click.echo("interrupted", err=True)
+        code = EXIT_INTERRUPTED
     except (BenchError, BookError, PublishError) as error:
         click.echo(str(error), err=True)
         code = EXIT_FAILED

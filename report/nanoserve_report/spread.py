@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nanoserve_bench.statistics import Estimate
-from nanoserve_report import numbers
+from nanoserve_report import noise, numbers
 from nanoserve_report.figures import style
 from nanoserve_report.study import Section
 
@@ -103,36 +103,52 @@ def _widest(lines: Iterable[Line]) -> Line | None:
     return max(spread, key=lambda line: line.spread or 0.0, default=None)
 
 
+def _most_sweeps(lines: Iterable[Line]) -> int:
+    """In how many sweeps the best covered line is sound."""
+    return max((len(line.by_run) for line in lines), default=0)
+
+
+def words(section: Section) -> str:
+    """The judgement, and which half of the ratios was the noisy one."""
+    return f"{verdict(section).sentence} {noise.words(section)}".rstrip()
+
+
 def verdict(section: Section) -> Reproduction:
     """Whether the doublings reproduce while the headline wanders, in generated words."""
     ratio, doubling = _widest(headline(section)), _widest(doublings(section))
     if ratio is None or doubling is None or ratio.spread is None or doubling.spread is None:
-        have = len([sweep for sweep in section.sweeps if sweep.sound_marginals])
+        have = min(_most_sweeps(headline(section)), _most_sweeps(doublings(section)))
         return Reproduction(
             word="not tried",
             sentence=(
-                f"Not tried: it takes {LEAST_SWEEPS} sound sweeps of one setting, and there "
-                f"{'is' if have == 1 else 'are'} {numbers.count(have, 'sweep')}."
+                f"Not tried: it takes {LEAST_SWEEPS} sweeps of one setting in which one headline "
+                f"ratio and one doubling are sound, and there {'is' if have == 1 else 'are'} "
+                f"{numbers.count(have, 'such sweep')}."
             ),
         )
     runs = len(doubling.by_run)
+    several = len({line.arm for line in doublings(section)}) > 1
     facts = (
         f"over {runs} sweeps the headline speedup differed by up to a factor of "
         f"{ratio.spread:.2f} ({ratio.arm}, {_slots(ratio.slots)}), the worth of a doubling by up "
-        f"to {doubling.spread:.2f} ({doubling.slots} to {2 * doubling.slots} slots)"
+        f"to {doubling.spread:.2f} ({_doubling(doubling, several=several)})"
     )
     changed = [line for line in doublings(section) if len(set(line.verdicts)) > 1]
     kept = (
         "every doubling kept its verdict"
         if not changed
         else "the verdict changed on "
-        + numbers.enumerate_words([f"{line.slots} to {2 * line.slots} slots" for line in changed])
+        + numbers.enumerate_words([_doubling(line, several=several) for line in changed])
     )
     if doubling.spread >= ratio.spread:
         word = "refuted"
     else:
         word = "reproduced in part" if changed else "reproduced"
     return Reproduction(word=word, sentence=f"{word.capitalize()}: {facts}; {kept}.")
+
+
+def _doubling(line: Line, *, several: bool) -> str:
+    return f"{f'{line.arm}, ' if several else ''}{line.slots} to {2 * line.slots} slots"
 
 
 def _slots(slots: int) -> str:

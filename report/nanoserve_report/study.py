@@ -3,22 +3,24 @@
 Nothing is believed because a summary says so, and nothing is left out: a folder that cannot be
 read, is half-written, or is refused stands in the study with its findings and without numbers.
 
-A *sweep* is one folder's view of one setting (machine, device, dtype, model, workload). A
-*section* is all sweeps of one setting, oldest first: what the site shows on one page, and what the
-question "does it reproduce?" is asked of.
+A *sweep* is one folder's view of one setting: device, dtype, model, workload, and what ran it
+(machine, threads, versions, sources). A *section* is all sweeps of one setting, oldest first: what
+the site shows in one place, and what the question "does it reproduce?" is asked of.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 
 from nanoserve_bench.errors import BenchError
 from nanoserve_bench.plan import Cell, Plan, SkippedDevice
+from nanoserve_bench.records import Shape
 from nanoserve_bench.results import ResultSet
 from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness import (
@@ -32,6 +34,7 @@ from nanoserve_bench.soundness import (
     Verdict,
     judge_path,
 )
+from nanoserve_bench.soundness.rules.pair_libraries import parse_libraries
 
 AnyCell = SoundCell | RefusedCell
 AnyComparison = SoundComparison | RefusedComparison
@@ -51,15 +54,40 @@ class Status(StrEnum):
     UNREADABLE = "refused as a whole"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, order=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Setting:
-    """What a sweep's numbers are of; two sweeps of one setting may be set side by side."""
+    """What a sweep's numbers are of, and what ran; sweeps of one setting may stand side by side.
+
+    Attributes:
+        device: Torch device name.
+        dtype: Of weights and activations.
+        model: Name of the model.
+        workload: Name of the workload.
+        machine: Fingerprint of the machine.
+        threads: Compute threads that the workers reported.
+        versions: `name version` of every system in the plan and of every library in its workers.
+        code: Digest of the sources that measured, or the revision where no digest was recorded.
+    """
 
     device: str
     dtype: str
     model: str
     workload: str
     machine: str
+    threads: tuple[int, ...]
+    versions: tuple[str, ...]
+    code: str
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """What a section is sorted by."""
+        return (self.device, self.dtype, self.model, self.workload, self.machine)
+
+    @property
+    def slug(self) -> str:
+        """Names it in anchors and file names: what ran stands in it as a digest."""
+        ran = sha256(repr((self.machine, self.threads, self.versions, self.code)).encode())
+        return slug(f"{self.workload}-{self.model}-{ran.hexdigest()[:8]}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,19 +132,18 @@ class Folder:
         plan, results = self.plan, self.results
         if plan is None or results is None:
             return ()
-        grouped: dict[Setting, list[Cell]] = defaultdict(list)
+        grouped: dict[tuple[str, str, str, str], list[Cell]] = defaultdict(list)
         for cell in plan.cells:
-            setting = Setting(
-                device=cell.device,
-                dtype=cell.dtype,
-                model=cell.model,
-                workload=cell.workload,
-                machine=results.manifest.machine,
-            )
-            grouped[setting].append(cell)
+            grouped[cell.device, cell.dtype, cell.model, cell.workload].append(cell)
         return tuple(
-            Sweep(folder=self, plan=plan, results=results, setting=setting, planned=tuple(cells))
-            for setting, cells in grouped.items()
+            Sweep(
+                folder=self,
+                plan=plan,
+                results=results,
+                setting=_setting(plan, results, cells),
+                planned=tuple(cells),
+            )
+            for cells in grouped.values()
         )
 
 
@@ -217,6 +244,14 @@ class Sweep:
             if row.device == self.setting.device and row.dtype == self.setting.dtype
         )
 
+    def first_token_wait(self, arm: str) -> str:
+        """Which of an arm's figures is its wait for a first token without a queue.
+
+        `TTFT` where it takes one request at a time, else `prefill`: a loaded TTFT is mostly queue.
+        """
+        shapes = {row.shape for row in self.launches if row.arm == arm}
+        return "TTFT" if shapes == {Shape.SERIAL} else "prefill"
+
     @property
     def device_name(self) -> str:
         """What the workers call the device; its torch name where no worker ran on it."""
@@ -245,7 +280,7 @@ class Section:
     @property
     def slug(self) -> str:
         """Names the section in anchors and file names."""
-        return slug(f"{self.setting.workload}-{self.setting.model}-{self.setting.machine[:8]}")
+        return self.setting.slug
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,14 +315,14 @@ class Study:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """One section per setting; the default workload's shape first, then by name."""
+        """One section per setting, by name; of what ran at one place, the newest first."""
         grouped: dict[Setting, list[Sweep]] = defaultdict(list)
         for folder in self.folders:
             for sweep in folder.sweeps:
                 grouped[sweep.setting].append(sweep)
-        return tuple(
-            Section(setting=setting, sweeps=tuple(grouped[setting])) for setting in sorted(grouped)
-        )
+        found = [Section(setting=key, sweeps=tuple(sweeps)) for key, sweeps in grouped.items()]
+        found.sort(key=lambda section: section.sweeps[-1].folder.created_at, reverse=True)
+        return tuple(sorted(found, key=lambda section: section.setting.place))
 
     @cached_property
     def devices(self) -> tuple[DevicePage, ...]:
@@ -303,14 +338,19 @@ class Study:
 
     @cached_property
     def skipped(self) -> tuple[SkippedDevice, ...]:
-        """Devices that were looked for and never measured, with the newest reason."""
-        measured = {device.device.partition(":")[0] for device in self.devices}
+        """Devices that were looked for and never measured, with the newest reason.
+
+        A kind that was not found (`cuda`) is settled by any device of it; one device (`cuda:1`)
+        only by itself.
+        """
+        measured = {device.device for device in self.devices}
+        measured |= {device.partition(":")[0] for device in measured}
         reasons = {
             item.device: item
             for folder in self.folders
             if folder.plan is not None
             for item in folder.plan.skipped_devices
-            if item.device.partition(":")[0] not in measured
+            if item.device not in measured
         }
         return tuple(reasons[name] for name in sorted(reasons))
 
@@ -339,6 +379,33 @@ def load(root: Path) -> Study:
     ]
     folders.sort(key=lambda folder: (folder.created_at, folder.name))
     return Study(folders=tuple(folders))
+
+
+def _setting(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting:
+    """The setting of cells of one device, dtype, model and workload."""
+    first, names = cells[0], {cell.arm for cell in cells}
+    launches = [
+        row for row in results.systems if (row.device, row.dtype) == (first.device, first.dtype)
+    ]
+    facts = {fact.name: fact.value for fact in results.manifest.facts}
+    versions = {
+        f"{arm.system} {arm.version}{f' at {arm.revision}' if arm.revision else ''}"
+        for arm in plan.arms
+        if arm.name in names
+    }
+    for row in launches:
+        libraries = parse_libraries(row.libraries)
+        versions |= {f"{name} {version}" for name, version in libraries.items()}
+    return Setting(
+        device=first.device,
+        dtype=first.dtype,
+        model=first.model,
+        workload=first.workload,
+        machine=results.manifest.machine,
+        threads=tuple(sorted({row.threads for row in launches if row.threads is not None})),
+        versions=tuple(sorted(versions)),
+        code=str(facts.get("sources") or plan.revision or ""),
+    )
 
 
 def slug(text: str) -> str:

@@ -84,12 +84,11 @@ Cell = Num | Text | Hole
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column head: label, unit below it, and an explanation on hover."""
+    """A column head: label and unit below it."""
 
     label: str
     unit: str = ""
     numeric: bool = True
-    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

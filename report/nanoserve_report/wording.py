@@ -7,12 +7,12 @@ text and a message can all use it).
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nanoserve_bench.plan import SkippedDevice
 from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
 from nanoserve_report import numbers
-from nanoserve_report.study import Section, Study, Sweep
+from nanoserve_report.study import AnyMarginal, Section, Study, Sweep
 
 ARROW = "\N{RIGHTWARDS ARROW}"
 
@@ -22,10 +22,14 @@ def slots(number: int) -> str:
     return numbers.count(number, "slot")
 
 
-def doubling(lower: int, *, arm: str = "") -> str:
-    """`4 -> 8`, with the arm on a line of its own where several are drawn."""
-    words = f"{lower} {ARROW} {2 * lower}"
-    return f"{arm}\n{words}" if arm else words
+def doublings(items: Sequence[AnyMarginal]) -> list[str]:
+    """`4 -> 8` for each, with the arm on a line of its own where there are several."""
+    several = len({item.lower.arm for item in items}) > 1
+    words = []
+    for item in items:
+        step = f"{item.lower.slots} {ARROW} {item.upper.slots}"
+        words.append(f"{item.lower.arm}\n{step}" if several else step)
+    return words
 
 
 def codes(findings: Iterable[Finding]) -> str:
@@ -84,10 +88,12 @@ def doublings_alt(sweep: Sweep) -> str:
 
 def second_factor_alt(section: Section) -> str:
     """The second factor of every doubling on a device."""
-    setting = section.setting
+    setting, items = section.setting, section.lead.sound_marginals
+    several = len({item.lower.arm for item in items}) > 1
     parts = [
-        f"{item.lower.slots} to {2 * item.lower.slots} slots {numbers.ratio(item.slot_ratio).point}"
-        for item in section.lead.sound_marginals
+        f"{f'{item.lower.arm}, ' if several else ''}"
+        f"{item.lower.slots} to {item.upper.slots} slots {numbers.ratio(item.slot_ratio).point}"
+        for item in items
         if item.slot_ratio is not None
     ]
     values = ", ".join(parts) if parts else "nothing sound"

@@ -24,12 +24,14 @@ class Recorder:
     posargs: tuple[str, ...] = ()
     installs: list[tuple[str, ...]] = field(default_factory=list)
     runs: list[tuple[str, ...]] = field(default_factory=list)
+    accepted: dict[tuple[str, ...], list[int]] = field(default_factory=dict)
 
     def install(self, *args: str) -> None:
         self.installs.append(args)
 
-    def run(self, *args: str, **_: Any) -> None:
+    def run(self, *args: str, success_codes: list[int] | None = None, **_: Any) -> None:
         self.runs.append(args)
+        self.accepted[args] = success_codes or [0]
 
     def log(self, *_: Any) -> None:
         pass
@@ -99,9 +101,33 @@ def test_weights_come_without_their_dependencies(noxfile: ModuleType, name: str)
 
 
 def test_arguments_go_to_the_sweep_and_not_to_the_report(noxfile: ModuleType) -> None:
-    """`nox -s bench report -- --quick` hands the same arguments to both sessions."""
-    assert ("nanoserve-bench", "sweep", "--quick") in record(noxfile, "bench", "--quick").runs
-    assert ("nanoserve-report", "build") in record(noxfile, "report", "--quick").runs
+    """`nox -s bench report -- --full` hands the same arguments to both sessions."""
+    assert ("nanoserve-bench", "sweep", "--full") in record(noxfile, "bench", "--full").runs
+    assert ("nanoserve-report", "build") in record(noxfile, "report", "--full").runs
+
+
+def test_a_quick_look_stays_out_of_the_real_results(noxfile: ModuleType, root: Path) -> None:
+    (*_, sweep) = record(noxfile, "bench", "--quick").runs
+    assert sweep[2:4] == ("--quick", "--out")
+    quick = sweep[4]
+    for name in ("report", "serve"):
+        assert ("nanoserve-report", "build", quick) in record(noxfile, name, "--quick").runs
+    ignored = (root / ".gitignore").read_text("utf-8").splitlines()
+    assert quick.partition("/")[0] + "/" in ignored
+
+
+@pytest.mark.parametrize("out", [("--out", "mine"), ("--out=mine",)])
+def test_a_place_that_was_chosen_is_kept(noxfile: ModuleType, out: tuple[str, ...]) -> None:
+    (*_, sweep) = record(noxfile, "bench", "--quick", *out).runs
+    assert sweep == ("nanoserve-bench", "sweep", "--quick", *out)
+
+
+def test_what_is_refused_is_served_and_never_reported_as_sound(noxfile: ModuleType) -> None:
+    build = ("nanoserve-report", "build")
+    served = record(noxfile, "serve")
+    assert served.accepted[build] == [0, 1]
+    assert served.runs[-1][:3] == ("python", "-m", "http.server")
+    assert record(noxfile, "report").accepted[build] == [0]
 
 
 def test_publishing_without_a_version_is_an_error_that_shows_how(noxfile: ModuleType) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,41 @@ def test_a_card_is_judged_by_its_second_factor(tmp_path: Path, per_row: float, w
         step_ms=lambda system, rows: 40.0 if system != "nanoserve" else 24.0 + per_row * rows,
     )
     assert words(load(write(tmp_path, study)))["On a card the second factor stays near 1"] == word
+
+
+def test_the_documents_own_values_stand_beside_the_finding(three: Study) -> None:
+    found = {claim.name: claim.finding for claim in claims.judge(three)}
+    for name, words in {
+        "The doublings reproduce, the headline wanders": "from 1.41 to 2.02",
+        "The mean batch is the slot count": "The document's: 1.0000 at 1, 2.0000 at 2, 4.0001 at 4",
+        "Company costs the prefill": "0.74\N{MULTIPLICATION SIGN} at 8",
+        "The baseline is the noisy half": "at 3.96, 4.01 and 3.88",
+    }.items():
+        assert words in found[name], name
+
+
+def test_the_rule_names_every_word_that_can_be_said(three: Study) -> None:
+    claim = next(c for c in claims.judge(three) if c.name.startswith("The doublings reproduce"))
+    for word in ("reproduced if", "in part if", "refuted if"):
+        assert word in claim.rule
+
+
+def test_the_prefill_claim_reads_the_headline_baseline_alone(one: Study) -> None:
+    """Another baseline's pairs are no further values at the same slots."""
+    folder = one.folders[0]
+    rivals = tuple(
+        dataclasses.replace(pair, baseline=dataclasses.replace(pair.baseline, arm="another"))
+        for pair in folder.verdict.comparisons
+        if pair.planned.kind == "rival"
+    )
+    pairs = (*rivals, *folder.verdict.comparisons)
+    verdict = dataclasses.replace(folder.verdict, comparisons=pairs)
+    study = Study(folders=(dataclasses.replace(folder, verdict=verdict),))
+    name = "Company costs the prefill"
+    before, after = (
+        next(c.finding for c in claims.judge(s) if c.name == name) for s in (one, study)
+    )
+    assert before == after
 
 
 def test_nothing_measured_is_nothing_tried(tmp_path: Path) -> None:

@@ -72,6 +72,29 @@ def test_a_root_that_is_not_there_exits_2(capsys, monkeypatch, tmp_path: Path, d
     assert "is not a folder" in err
 
 
+def test_a_default_root_that_is_not_there_yet_is_an_empty_one(
+    capsys, monkeypatch, tmp_path: Path, docs: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, err = run(capsys, monkeypatch, "build", "--docs", docs, "--pages-only")
+    assert code == 1
+    assert "nothing to show" in err
+    assert "nanoserve-bench sweep" in err
+    assert (docs / "results" / "index.md").is_file()
+
+
+def test_an_interruption_ends_without_a_traceback(
+    capsys, monkeypatch, one_root: Path, docs: Path
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nanoserve_report.cli.load", interrupted)
+    code, _, err = run(capsys, monkeypatch, "check", one_root, "--docs", docs)
+    assert code == 130
+    assert "interrupted" in err
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [

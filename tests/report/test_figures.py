@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import os
 import re
@@ -26,6 +27,7 @@ from nanoserve_report.figures import (
 from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.figures.svg import render
 from nanoserve_report.study import Study
+from nanoserve_report.views.common import NO_HOLDS
 
 OF_A_SWEEP = [identity, marginal, occupancy, speedup]
 HERE = Path(__file__).resolve()
@@ -142,6 +144,61 @@ def test_a_refused_pair_is_a_hole_in_drawing_and_data(refused: Study) -> None:
     )
     holes = [r for r in rows(marginal.draw(sweep)) if r["hole"]]
     assert [(r["slots_from"], r["product"]) for r in holes] == [("1", ""), ("2", "")]
+
+
+def altered(study: Study, **changes: object) -> Study:
+    """The study with parts of its one verdict replaced."""
+    folder = study.folders[0]
+    verdict = dataclasses.replace(folder.verdict, **changes)
+    return Study(folders=(dataclasses.replace(folder, verdict=verdict),))
+
+
+def test_slots_that_are_not_told_are_a_hole_and_no_bar(one: Study) -> None:
+    cells = {
+        name: dataclasses.replace(cell, batch_occupancy=None)
+        if cell.cell.arm == "nanoserve"
+        else cell
+        for name, cell in one.folders[0].verdict.cells.items()
+    }
+    drawing = occupancy.draw(altered(one, cells=cells).sections[0].lead)
+    words = [text.get_text() for text in drawing.figure.axes[0].texts]
+    assert words.count(NO_HOLDS) == 4
+    assert len([text for text in words if "in the system" in text]) == 2
+    found = {row["cell"]: row for row in rows(drawing)}
+    for name, row in found.items():
+        untold = name.startswith("nanoserve/")
+        assert (row["batch_occupancy_rows"] == "", row["hole"] == NO_HOLDS) == (untold, untold)
+
+
+def test_doublings_of_two_arms_carry_the_arm(one: Study) -> None:
+    marginals = one.folders[0].verdict.marginals
+    others = tuple(
+        dataclasses.replace(
+            item,
+            arm="other",
+            lower=dataclasses.replace(item.lower, arm="other"),
+            upper=dataclasses.replace(item.upper, arm="other"),
+        )
+        for item in marginals
+    )
+    drawing = devices.draw(altered(one, marginals=(*marginals, *others)))
+    labels = [label.get_text() for label in drawing.figure.axes[0].get_yticklabels()]
+    assert len(set(labels)) == len(labels) == 6
+    assert "other\n1 \N{RIGHTWARDS ARROW} 2" in labels
+    assert "other, 1 to 2 slots" in drawing.alt
+    labels = [text.get_text() for text in devices.draw(one).figure.axes[0].get_yticklabels()]
+    assert labels[0] == "1 \N{RIGHTWARDS ARROW} 2", "one arm needs no name"
+
+
+def test_a_hole_in_the_data_turns_no_count_into_a_float(one: Study) -> None:
+    drawing = dataclasses.replace(
+        marginal.draw(one.sections[0].lead),
+        columns=("arm", "slots", "product", "hole"),
+        rows=(('a, "b"', 4, 0.1 + 0.2, None), ("c", None, None, "refused")),
+    )
+    assert drawing.to_csv() == (
+        'arm,slots,product,hole\n"a, ""b""",4,0.30000000000000004,\nc,,,refused\n'
+    )
 
 
 def test_a_device_that_was_not_measured_is_a_hole_with_its_reason(one: Study) -> None:

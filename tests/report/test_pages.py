@@ -131,6 +131,8 @@ def test_a_refused_comparison_has_no_number_on_any_page(
             assert text in before
             assert text not in after
     assert "refused: PAIR005" in after
+    said = "No ratio, speedup or rate of what was refused is stated as a result"
+    assert said in page(refused_book, "results/refusals.md")
 
 
 def test_the_refusals_page_names_rule_arm_cell_request_and_position(refused_book: Book) -> None:
@@ -156,6 +158,26 @@ def test_every_trial_stands_on_its_page(one: Study, one_book: Book) -> None:
     for cell in one.sections[0].lead.sound_cells:
         for run in cell.runs.values():
             assert f">{float(run.throughput):,.4f}<" in text
+
+
+def test_the_median_of_all_gaps_stands_beside_each_trial(one: Study, one_book: Book) -> None:
+    text = page(one_book, f"results/runs/{one.folders[0].name}.md")
+    for cell in one.sections[0].lead.sound_cells:
+        for run in cell.runs.values():
+            gaps = sorted(
+                later - earlier
+                for record in run.records
+                for earlier, later in zip(record.token_ns, record.token_ns[1:], strict=False)
+            )
+            middle = len(gaps) // 2
+            median = gaps[middle] if len(gaps) % 2 else (gaps[middle - 1] + gaps[middle]) / 2
+            assert f">{median / 1e6:,.3f}<" in text
+
+
+def test_the_device_page_says_where_the_slots_time_went(one_book: Book) -> None:
+    text = page(one_book, "results/devices/cpu-float32.md")
+    for part in ("ramp", "starvation", "drain", "idle"):
+        assert f">{part}<" in text
 
 
 def test_every_rule_has_a_page(one_book: Book) -> None:

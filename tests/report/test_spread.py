@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,24 @@ from support.report_studies import BASELINES_MS, STEP_MS, step_ms, sweep, write
 def test_one_sweep_tries_nothing(one: Study) -> None:
     found = spread.verdict(one.sections[0])
     assert found.word == "not tried"
-    assert "there is 1 sweep" in found.sentence
+    assert "there is 1 such sweep" in found.sentence
+
+
+def test_what_is_lacking_is_counted_and_not_the_sweeps(three: Study) -> None:
+    first, *others = three.folders
+    verdict = dataclasses.replace(first.verdict, comparisons=())
+    study = Study(folders=(dataclasses.replace(first, verdict=verdict), *others))
+    found = spread.verdict(study.sections[0])
+    assert found.word == "not tried"
+    assert "it takes 3 sweeps" in found.sentence
+    assert "there are 2 such sweeps" in found.sentence
+
+
+def test_sweeps_of_other_code_are_not_set_side_by_side(tmp_path: Path) -> None:
+    other = sweep(2)
+    other.plan = dataclasses.replace(other.plan, revision="f" * 40)
+    study = load(write(tmp_path, sweep(0), sweep(1), other))
+    assert [spread.verdict(section).word for section in study.sections] == ["not tried"] * 2
 
 
 def test_a_wandering_baseline_and_steady_doublings_reproduce_the_claim(three: Study) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
+from nanoserve_bench.plan import Fact, SkippedDevice
+from nanoserve_report.pages import parts
 from nanoserve_report.study import Status, Study, StudyError, load, slug
 from support.report_studies import REFUSED_CELL, diverge, sweep, write
 
@@ -85,3 +88,72 @@ def test_a_sweep_without_a_hole_leads_before_a_newer_one_with_holes(tmp_path: Pa
     study = load(write(tmp_path, sweep(0), newer))
     assert study.sections[0].lead.name == study.folders[0].name
     assert study.sections[0].lead.whole
+
+
+def libraries(study):
+    study.edit("systems", lambda row: dataclasses.replace(row, libraries="torch=2.14.0"))
+
+
+def threads(study):
+    study.edit("systems", lambda row: dataclasses.replace(row, threads=4))
+
+
+def revision(study):
+    study.plan = dataclasses.replace(study.plan, revision="f" * 40)
+
+
+def version(study):
+    arms = tuple(
+        dataclasses.replace(arm, version="5.25.0") if arm.system == "hf-generate" else arm
+        for arm in study.plan.arms
+    )
+    study.plan = dataclasses.replace(study.plan, arms=arms)
+
+
+def sources(study):
+    study.facts = (*study.facts, Fact(name="sources", value="e" * 64))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (libraries, "torch 2.14.0"),
+        (threads, "4 threads"),
+        (revision, "revision fffffff"),
+        (version, "hf-generate 5.25.0"),
+        (sources, "sources eeeeeee"),
+    ],
+)
+def test_what_ran_otherwise_is_another_setting(tmp_path: Path, change, words: str) -> None:
+    other = sweep(1)
+    other.plan = dataclasses.replace(other.plan, created_at="2026-02-01T00:00:00+00:00")
+    change(other)
+    study = load(write(tmp_path, sweep(0), other))
+    newer, older = study.sections
+    assert newer.lead.name == other.plan.run_id, "the newest first"
+    assert newer.slug != older.slug
+    (page,) = study.devices
+    names = [parts.section_name(section, page) for section in page.sections]
+    assert words in names[0]
+    assert names[0] != names[1]
+
+
+def test_two_commits_of_the_same_sources_are_one_setting(tmp_path: Path) -> None:
+    studies = [sweep(0), sweep(1)]
+    for study in studies:
+        sources(study)
+    revision(studies[1])
+    assert len(load(write(tmp_path, *studies)).sections) == 1
+
+
+@pytest.mark.parametrize(
+    ("skipped", "shown"),
+    [("cuda:1", True), ("cuda:0", False), ("cuda", False), ("mps", True)],
+)
+def test_a_card_is_settled_by_itself_and_a_kind_by_any_card_of_it(
+    tmp_path: Path, skipped: str, shown: bool
+) -> None:
+    study = sweep(device="cuda:0")
+    hole = SkippedDevice(device=skipped, reason="it is broken")
+    study.plan = dataclasses.replace(study.plan, skipped_devices=(hole,))
+    assert load(write(tmp_path, study)).skipped == ((hole,) if shown else ())

@@ -15,6 +15,7 @@ from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
 from nanoserve_report.study import Section, Study
+from nanoserve_report.views.common import NO_HOLDS
 
 COLUMNS = (
     "device", "device_name", "dtype", "workload", "arm", "slots_from", "slots_to", "slot_ratio",
@@ -43,7 +44,7 @@ def panels(study: Study) -> tuple[tuple[Section, ...], tuple[SkippedDevice, ...]
 def draw(study: Study) -> Drawing:
     """One panel per device, holes included."""
     sections, holes = panels(study)
-    heights = [0.5 + 0.3 * max(2, len(s.lead.marginals)) for s in sections] + [0.95] * len(holes)
+    heights = [_height(section) for section in sections] + [0.95] * len(holes)
     with style.house_style():
         figure, axes = style.blank(0.5 + sum(h + 0.3 for h in heights), len(heights), heights)
         low, high = _limits(sections)
@@ -70,6 +71,12 @@ def draw(study: Study) -> Drawing:
     )  # fmt: skip
 
 
+def _height(section: Section) -> float:
+    items = section.lead.marginals
+    lines = 2 if len({item.lower.arm for item in items}) > 1 else 1
+    return 0.5 + (0.18 + 0.12 * lines) * max(2, len(items))
+
+
 def _limits(sections: tuple[Section, ...]) -> tuple[float, float]:
     values = [0.5, 1.0]
     for section in sections:
@@ -81,7 +88,7 @@ def _limits(sections: tuple[Section, ...]) -> tuple[float, float]:
 
 def _measured(axes: Axes, section: Section, low: float, high: float) -> None:
     items = section.lead.marginals
-    style.row_axis(axes, [wording.doubling(item.lower.slots) for item in items] or [""])
+    style.row_axis(axes, wording.doublings(items) or [""])
     style.log_axis(axes, low, high, "", suffix=numbers.TIMES)
     _title(axes, f"{section.setting.device}, {section.setting.dtype}: {section.lead.device_name}")
     _lines(axes)
@@ -91,7 +98,7 @@ def _measured(axes: Axes, section: Section, low: float, high: float) -> None:
             continue
         ratio = item.slot_ratio
         if ratio is None:
-            style.hole(axes, y, 0.7, "the system does not tell its slots")
+            style.hole(axes, y, 0.7, NO_HOLDS)
             continue
         style.interval(axes, y, ratio.low, ratio.high, style.SLOT)
         axes.plot(
@@ -147,7 +154,7 @@ def _data(section: Section) -> list[tuple[Value, ...]]:
             ratio = item.slot_ratio
             rows.append((*place, ratio.point, ratio.low, ratio.high, None))
         elif isinstance(item, SoundMarginal):
-            rows.append((*place, None, None, None, "the system does not tell its slots"))
+            rows.append((*place, None, None, None, NO_HOLDS))
         else:
             rows.append((*place, None, None, None, wording.codes(item.findings)))
     return rows or [(*names, *(None,) * 6, "no doubling measured")]

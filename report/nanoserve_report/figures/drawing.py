@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import dataclass
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 Value = str | int | float | None
@@ -38,11 +37,10 @@ class Drawing:
         if not self.rows or not self.alt.strip():
             raise ValueError(f"figure {self.name!r} has no data or no alternative text")
 
+    def frame(self) -> pd.DataFrame:
+        """The data as a table; of objects, so that a hole turns no count into a float."""
+        return pd.DataFrame(list(self.rows), columns=list(self.columns), dtype=object)
+
     def to_csv(self) -> str:
         """The data as CSV; floats to the last digit that reads back to the same value."""
-        buffer = io.StringIO()
-        writer = csv.writer(buffer, lineterminator="\n")
-        writer.writerow(self.columns)
-        for row in self.rows:
-            writer.writerow(["" if value is None else value for value in row])
-        return buffer.getvalue()
+        return self.frame().to_csv(index=False, lineterminator="\n")

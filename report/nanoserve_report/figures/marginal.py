@@ -24,14 +24,9 @@ COLUMNS = (
 def draw(sweep: Sweep) -> Drawing:
     """The doublings of a sweep, one row each."""
     items = sweep.marginals
-    several = len({item.lower.arm for item in items}) > 1
     with style.house_style():
         figure, (axes,) = style.blank(0.7 + 0.46 * max(1, len(items)))
-        labels = [
-            wording.doubling(item.lower.slots, arm=item.lower.arm if several else "")
-            for item in items
-        ]
-        style.row_axis(axes, labels or [""])
+        style.row_axis(axes, wording.doublings(items) or [""])
         low, high = _limits(sweep.sound_marginals)
         style.log_axis(
             axes, low, high, "throughput, times that of half the slots (log)", suffix=numbers.TIMES

@@ -13,6 +13,7 @@ from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
 from nanoserve_report.study import AnyCell, Sweep
+from nanoserve_report.views.common import NO_HOLDS
 
 COLUMNS = (
     "cell", "arm", "slots", "batch_occupancy_rows", "waiting_requests",
@@ -33,10 +34,12 @@ def draw(sweep: Sweep) -> Drawing:
         axes.set_axisbelow(True)
         axes.set_xlabel("requests, mean over the run")
         for y, cell in enumerate(cells):
-            if isinstance(cell, SoundCell):
-                _bar(axes, y, cell)
-            else:
+            if not isinstance(cell, SoundCell):
                 style.hole(axes, y, 0.7, f"refused: {wording.codes(cell.findings)}")
+            elif cell.batch_occupancy is None:
+                style.hole(axes, y, 0.7, NO_HOLDS)
+            else:
+                _bar(axes, y, cell.batch_occupancy.point, cell.system_occupancy.point)
         style.legend(
             figure, (("in a slot: the batch", style.BATCH),), hatched="in the system, in no slot"
         )
@@ -55,12 +58,8 @@ def draw(sweep: Sweep) -> Drawing:
     )
 
 
-def _bar(axes: Axes, y: int, cell: SoundCell) -> None:
-    system = cell.system_occupancy.point
-    batch = cell.batch_occupancy
-    held = 0.0 if batch is None else batch.point
-    if batch is not None:
-        axes.barh([y], [held], height=0.56, color=style.BATCH.sentinel, zorder=3)
+def _bar(axes: Axes, y: int, held: float, system: float) -> None:
+    axes.barh([y], [held], height=0.56, color=style.BATCH.sentinel, zorder=3)
     axes.barh(
         [y],
         [max(system - held, 0.0)],
@@ -72,10 +71,9 @@ def _bar(axes: Axes, y: int, cell: SoundCell) -> None:
         linewidth=0.7,
         zorder=3,
     )
-    words = f"{system:.2f} in the system"
-    words = words if batch is None else f"{held:.2f} in slots\n{words}"
     axes.annotate(
-        words, (max(system, held), y), xytext=(5, 0), textcoords="offset points", va="center",
+        f"{held:.2f} in slots\n{system:.2f} in the system",
+        (max(system, held), y), xytext=(5, 0), textcoords="offset points", va="center",
         fontsize=style.SMALL_PT, linespacing=1.1,
     )  # fmt: skip
 
@@ -87,7 +85,7 @@ def _alt(sweep: Sweep) -> str:
         if not isinstance(cell, SoundCell):
             parts.append(f"{who}: refused ({wording.codes(cell.findings)}), drawn as a hole")
         elif cell.batch_occupancy is None:
-            parts.append(f"{who}: the system does not tell its slots")
+            parts.append(f"{who}: {NO_HOLDS}, drawn as a hole")
         else:
             parts.append(
                 f"{who}: {numbers.significant(cell.batch_occupancy.point)} rows held, "
@@ -102,5 +100,5 @@ def _data(cell: AnyCell) -> tuple[Value, ...]:
         return (*names, None, None, None, wording.codes(cell.findings))
     batch, system = cell.batch_occupancy, cell.system_occupancy
     if batch is None:
-        return (*names, None, None, system.point, "the system does not tell its slots")
+        return (*names, None, None, system.point, NO_HOLDS)
     return (*names, batch.point, system.point - batch.point, system.point, None)

@@ -13,7 +13,6 @@ from matplotlib.figure import Figure
 
 from nanoserve_report.figures.style import ROLES, house_style
 
-_SIZE = re.compile(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"|(<svg [^>]*?)height="[^"]*"')
 _PROLOGUE = re.compile(r"<\?xml.*?\?>\s*<!DOCTYPE.*?>\s*", re.DOTALL)
 
 

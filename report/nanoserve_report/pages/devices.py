@@ -79,6 +79,7 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
         "factors": tables.factors(sweep, linker),
         "prefill": tables.prefill(sweep, linker),
         "latencies": tables.latencies(sweep, linker),
+        "splits": tables.splits(sweep, linker),
         "figures": [book.figure(drawing, stem, linker) for drawing in drawings],
         "reproduction": _reproduction(book, section, stem, linker),
     }
@@ -88,6 +89,6 @@ def _reproduction(book: Book, section: Section, stem: str, linker: Linker) -> di
     if not spread.comparable(section):
         return None
     return {
-        "sentence": spread.verdict(section).sentence,
+        "sentence": spread.words(section),
         "figure": book.figure(reproducibility.draw(section), stem, linker),
     }

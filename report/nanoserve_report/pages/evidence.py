@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nanoserve_bench.schema import DivergenceRow
-from nanoserve_bench.soundness import RULES, Rule
-from nanoserve_report import claims, numbers, source, wording
+from nanoserve_bench.soundness import RULES, Rule, RuleOutcome
+from nanoserve_report import backing, claims, numbers, source, wording
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, runs
@@ -15,6 +16,9 @@ from nanoserve_report.tables import Cell, Column, Table, Text, text_columns
 from nanoserve_report.views import common
 from nanoserve_report.views import folder as folder_tables
 from nanoserve_report.views import overview as tables
+
+Judged = Sequence[tuple[Folder, tuple[RuleOutcome, ...]]]
+"""Folders, newest first, with what every rule did to them."""
 
 
 def write(book: Book, study: Study) -> None:
@@ -33,8 +37,9 @@ def _refusals(book: Book, study: Study) -> None:
     if refused:
         lead = (
             f"{numbers.count(total, 'finding').capitalize()} in "
-            f"{numbers.count(len(refused), 'folder')}. A refused comparison has no number anywhere "
-            "on this site."
+            f"{numbers.count(len(refused), 'folder')}. No ratio, speedup or rate of what was "
+            "refused is stated as a result anywhere on this site; a finding may name the quantity "
+            "that failed its rule."
         )
     elif study.folders:
         lead = "Nothing was refused in any folder."
@@ -103,32 +108,24 @@ def _rules(book: Book, study: Study) -> None:
     path = "results/rules/index.md"
     linker = book.linker(path)
     book.page(path, "rules.md.jinja", linker, table=tables.rule_table(tuple(RULES), linker))
+    judged = [(folder, backing.outcomes(folder)) for folder in reversed(study.folders)]
     for rule in RULES:
         page = common.rule_page(rule.code)
         own = book.linker(page)
-        book.page(page, "rule.md.jinja", own, rule=rule, outcomes=_outcomes(study, rule, own))
+        book.page(page, "rule.md.jinja", own, rule=rule, outcomes=_outcomes(judged, rule, own))
 
 
-def _outcomes(study: Study, rule: Rule, linker: Linker) -> Table:
+def _outcomes(judged: Judged, rule: Rule, linker: Linker) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for folder in reversed(study.folders):
+    for folder, outcomes in judged:
         name = Text(text=folder.name, href=linker.to(common.run_page(folder.name)))
-        outcome = next((o for o in folder.verdict.outcomes if o.code == rule.code), None)
+        outcome = next((o for o in outcomes if o.code == rule.code), None)
         if outcome is None:
             hole = common.optional(None, "the folder could not be read so far")
             rows.append((name, hole, hole))
             continue
-        if outcome.findings:
-            words = Text(
-                text=numbers.count(len(outcome.findings), "finding"),
-                href=linker.to(common.REFUSALS, slug(folder.name)),
-                tone="bad",
-            )
-        elif outcome.not_applicable is not None:
-            words = Text(text=f"does not apply: {outcome.not_applicable}", tone="muted")
-        else:
-            words = Text(text="passed", tone="good")
-        rows.append((name, common.whole(outcome.examined), words))
+        href = linker.to(common.REFUSALS, slug(folder.name)) if outcome.findings else ""
+        rows.append((name, common.whole(outcome.examined), common.outcome(outcome, href)))
     return Table(
         caption="What this rule examined and found",
         columns=(

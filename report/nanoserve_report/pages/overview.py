@@ -31,8 +31,9 @@ def write(book: Book, study: Study) -> None:
         nothing=nothing_line(study),
         devices=[_device(book, page, linker) for page in shown(study)],
         reproducibility=[
-            _reproduction(book, section, linker)
-            for section in study.sections
+            _reproduction(book, page, section, linker)
+            for page in study.devices
+            for section in page.sections
             if section.lead.sound_marginals
         ],
         card=(book.figure(devices_figure.draw(study), "study", linker) if shown(study) else False),
@@ -112,12 +113,12 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
     }
 
 
-def _reproduction(book: Book, section: Section, linker: Linker) -> dict[str, Any]:
-    setting = section.setting
-    stem = f"{setting.device}-{setting.dtype}-{section.slug}".replace(":", "-")
+def _reproduction(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
+    stem = f"{page.slug}-{section.slug}"
+    title = parts.device_title(page.device, page.dtype)
     return {
-        "name": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
-        "sentence": spread.verdict(section).sentence,
+        "name": f"{title}, {parts.section_name(section, page)}",
+        "sentence": spread.words(section),
         "figure": (
             book.figure(reproducibility.draw(section), stem, linker)
             if spread.comparable(section)

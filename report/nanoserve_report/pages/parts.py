@@ -140,6 +140,13 @@ def section_name(section: Section, page: DevicePage) -> str:
         words.append(setting.model)
     if len({other.machine for other in same}) > 1:
         words.append(f"machine {setting.machine.removeprefix('sha256:')[:8]}")
+    if len({other.threads for other in same}) > 1:
+        words += [numbers.count(number, "thread") for number in setting.threads]
+    words += [v for v in setting.versions if any(v not in other.versions for other in same)]
+    if len({other.code for other in same}) > 1:
+        revision = section.lead.plan.revision
+        words += [f"revision {revision[:7]}"] if revision else []
+        words += [f"sources {setting.code[:7]}"] if setting.code not in {"", revision} else []
     return ", ".join(words)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from nanoserve_bench.results import MANIFEST, PLAN
 from nanoserve_bench.schema import ROW_TYPES
-from nanoserve_bench.soundness import Acknowledged
-from nanoserve_report import numbers
+from nanoserve_bench.soundness import Acknowledged, RuleOutcome
+from nanoserve_report import backing, numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
@@ -33,7 +33,7 @@ def write(book: Book, study: Study) -> None:
 def _page(book: Book, folder: Folder) -> None:
     path = common.run_page(folder.name)
     linker = book.linker(path)
-    verdict = folder.verdict
+    verdict, outcomes = folder.verdict, backing.outcomes(folder)
     names = _files(book, folder, path.removesuffix(".md"))
     book.page(
         path,
@@ -42,12 +42,12 @@ def _page(book: Book, folder: Folder) -> None:
         name=folder.name,
         ok=verdict.ok,
         status=folder.status.value,
-        summary=summary(folder),
+        summary=summary(folder, outcomes),
         facts_line=facts_line(folder),
         findings=overview_tables.findings(verdict.findings, linker) if verdict.findings else False,
         acknowledged=acknowledged(verdict.acknowledged),
         sweeps=[_sweep(sweep, linker) for sweep in folder.sweeps],
-        rules=tables.rules(verdict.outcomes, linker),
+        rules=tables.rules(outcomes, linker),
         machine=(False if folder.results is None else tables.facts(folder.results.manifest.facts)),
         sides=tables.sides(folder),
         ceilings=tables.ceilings(folder),
@@ -57,12 +57,12 @@ def _page(book: Book, folder: Folder) -> None:
     )
 
 
-def summary(folder: Folder) -> str:
+def summary(folder: Folder, outcomes: tuple[RuleOutcome, ...]) -> str:
     """What was examined, and the first thing to do where something is wrong."""
     verdict = folder.verdict
-    examined = sum(outcome.examined for outcome in verdict.outcomes)
+    examined = sum(outcome.examined for outcome in outcomes)
     words = (
-        f"{numbers.count(len(verdict.outcomes), 'rule')} examined {examined:,} items and reported "
+        f"{numbers.count(len(outcomes), 'rule')} examined {examined:,} items and reported "
         f"{numbers.count(len(verdict.findings), 'finding')}."
     )
     first = next(iter(verdict.unacknowledged), None)
@@ -105,6 +105,7 @@ def _sweep(sweep: Sweep, linker: Linker) -> dict[str, Any]:
         "throughput": sweep_tables.throughput(sweep, linker),
         "doublings": sweep_tables.doublings(sweep, linker),
         "factors": sweep_tables.factors(sweep, linker),
+        "latency_ratios": sweep_tables.latency_ratios(sweep, linker),
         "trials": tables.trials(sweep, linker),
     }
 

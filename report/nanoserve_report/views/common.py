@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanoserve_bench.plan import Cell as PlannedCell
-from nanoserve_bench.soundness import Finding
+from nanoserve_bench.soundness import Finding, RuleOutcome
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
@@ -49,6 +49,15 @@ def verdict(word: str) -> Text:
     """A verdict as shape and word; the tone only repeats it."""
     mark = MARKS.get(word, "")
     return Text(text=f"{mark}\N{NO-BREAK SPACE}{word}".strip(), tone=TONES.get(word, "muted"))
+
+
+def outcome(item: RuleOutcome, href: str = "") -> Text:
+    """What a rule came to; `href` leads to its findings."""
+    if item.findings:
+        return Text(text=numbers.count(len(item.findings), "finding"), href=href, tone="bad")
+    if item.not_applicable is not None:
+        return Text(text=f"does not apply: {item.not_applicable}", tone="muted")
+    return Text(text="passed", tone="good")
 
 
 def refused(findings: Sequence[Finding], name: str, linker: Linker) -> Hole:

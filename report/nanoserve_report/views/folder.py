@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import statistics
 from collections import defaultdict
 
 from nanoserve_bench.figures import Figures
 from nanoserve_bench.plan import Fact
+from nanoserve_bench.records import SystemRun
 from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness import RuleOutcome, SoundCell
-from nanoserve_report import numbers
+from nanoserve_bench.soundness.rules.pair_libraries import parse_libraries
 from nanoserve_report.links import Linker
 from nanoserve_report.study import Folder, Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
@@ -29,7 +32,7 @@ def trials(sweep: Sweep, linker: Linker) -> Table:
         head = (Text(text=cell.cell.arm), common.whole(cell.cell.slots))
         if not isinstance(cell, SoundCell):
             hole = common.refused(cell.findings, sweep.name, linker)
-            rows.append((*head, *(hole,) * 9))
+            rows.append((*head, *(hole,) * 10))
             continue
         for block, run in sorted(cell.runs.items()):
             figures = Figures.of(run)
@@ -44,6 +47,7 @@ def trials(sweep: Sweep, linker: Linker) -> Table:
                     _part(figures.tokens_per_slot_second),
                     _exact(float(figures.system_occupancy)),
                     _exact(float(figures.tokens_per_request_second)),
+                    _median_itl(run),
                     Text(text="outlier" if block in cell.outliers else "", tone="muted"),
                 )
             )
@@ -60,10 +64,23 @@ def trials(sweep: Sweep, linker: Linker) -> Table:
             Column(label="per slot-second", unit="tok/s"),
             Column(label="system occupancy", unit="requests"),
             Column(label="per request-second", unit="tok/s"),
+            Column(label="ITL", unit="ms, median of all gaps"),
             Column(label="flag", numeric=False),
         ),
         rows=tuple(rows),
     )
+
+
+def _median_itl(run: SystemRun) -> Cell:
+    """The median gap between successive tokens of a request, all requests' gaps pooled."""
+    gaps: list[int] = []
+    for record in run.records:
+        if record.token_ns is None:
+            return Hole(reason=common.NO_STAMPS)
+        gaps += [later - one for one, later in itertools.pairwise(record.token_ns)]
+    if not gaps:
+        return Hole(reason="no request has a second token")
+    return _exact(statistics.median(gaps) / MS, places=3)
 
 
 def _exact(value: float, places: int = 4) -> Num:
@@ -76,22 +93,6 @@ def _part(value: object) -> Cell:
 
 def rules(outcomes: tuple[RuleOutcome, ...], linker: Linker) -> Table:
     """The evidence of every rule: what it looked at, and what it found."""
-    rows: list[tuple[Cell, ...]] = []
-    for outcome in outcomes:
-        if outcome.findings:
-            result: Cell = Text(text=numbers.count(len(outcome.findings), "finding"), tone="bad")
-        elif outcome.not_applicable is not None:
-            result = Text(text=f"does not apply: {outcome.not_applicable}", tone="muted")
-        else:
-            result = Text(text="passed", tone="good")
-        rows.append(
-            (
-                Text(text=outcome.code, href=linker.to(common.rule_page(outcome.code))),
-                Text(text=outcome.name),
-                common.whole(outcome.examined),
-                result,
-            )
-        )
     return Table(
         caption="What every rule examined, and what it found",
         columns=(
@@ -100,7 +101,15 @@ def rules(outcomes: tuple[RuleOutcome, ...], linker: Linker) -> Table:
             Column(label="examined", unit="items"),
             Column(label="result", numeric=False),
         ),
-        rows=tuple(rows),
+        rows=tuple(
+            (
+                Text(text=outcome.code, href=linker.to(common.rule_page(outcome.code))),
+                Text(text=outcome.name),
+                common.whole(outcome.examined),
+                common.outcome(outcome),
+            )
+            for outcome in outcomes
+        ),
     )
 
 
@@ -157,7 +166,8 @@ def sides(folder: Folder) -> Table | None:
     for row in folder.results.systems:
         by_arm[row.arm].append(row)
     arms = [arm.name for arm in folder.results.plan.arms if arm.name in by_arm]
-    libraries = sorted({name for rows in by_arm.values() for r in rows for name in _libraries(r)})
+    reported = [parse_libraries(row.libraries) for rows in by_arm.values() for row in rows]
+    libraries = sorted({name for pairs in reported for name in pairs})
     lines = [(name, [_reported(by_arm[arm], name) for arm in arms]) for name in LAUNCH_FACTS]
     lines += [(name, [_library(by_arm[arm], name) for arm in arms]) for name in libraries]
     rows: list[tuple[Cell, ...]] = []
@@ -196,13 +206,9 @@ def _short(value: str) -> str:
     )
 
 
-def _libraries(row: SystemRow) -> dict[str, str]:
-    pairs = (item.partition("=") for item in row.libraries.split(";") if item)
-    return {name: version for name, _, version in pairs}
-
-
 def _library(rows: list[SystemRow], name: str) -> str | None:
-    return " / ".join(sorted({_libraries(row).get(name, "") for row in rows})) or None
+    versions = {parse_libraries(row.libraries).get(name, "") for row in rows}
+    return " / ".join(sorted(versions)) or None
 
 
 def ceilings(folder: Folder) -> Table | None:

@@ -6,9 +6,10 @@ from nanoserve_bench.soundness import SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report.links import Linker
 from nanoserve_report.study import AnyCell, AnyMarginal, Sweep
-from nanoserve_report.tables import Cell, Column, Hole, Table, Text
+from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text
 from nanoserve_report.views import common
 
+SPLIT = ("held", "ramp", "starvation", "drain", "idle")
 BASELINE = Hole(reason="this is the baseline")
 UNPLANNED = Hole(reason="no comparison was planned")
 
@@ -156,37 +157,37 @@ def _doubling(sweep: Sweep, item: AnyMarginal, linker: Linker) -> tuple[Cell, ..
 
 
 def prefill(sweep: Sweep, linker: Linker) -> Table:
-    """The engine's prefill beside the baseline's TTFT, which is a prefill where nobody queues."""
+    """The engine's prefill beside the baseline's wait for a first token without a queue.
+
+    That wait is the whole TTFT of a baseline that takes one request at a time, and the prefill of
+    one that has a queue: a loaded TTFT stands against nothing here.
+    """
     cells = {cell.cell.id: cell for cell in sweep.cells}
     rows: list[tuple[Cell, ...]] = []
     for pair in sweep.rivals:
         alone = pair.candidate.slots == 1
-        names = (
-            Text(text=common.name_of(pair.candidate)),
-            Text(text="alone" if alone else "in company"),
-            Text(text=pair.baseline.arm),
-        )
+        wait = sweep.first_token_wait(pair.baseline.arm)
         mine, theirs = cells.get(pair.candidate.id), cells.get(pair.baseline.id)
-        if not isinstance(pair, SoundComparison):
-            hole = common.refused(pair.findings, sweep.name, linker)
-            rows.append((*names, _ms(mine, "prefill"), _ms(theirs, "ttft"), hole))
-            continue
         rows.append(
             (
-                *names,
+                Text(text=common.name_of(pair.candidate)),
+                Text(text="alone" if alone else "in company"),
                 _ms(mine, "prefill"),
-                _ms(theirs, "ttft"),
-                common.ratio(pair.prefill_ratio, common.NO_STAMPS),
+                Text(text=f"{common.name_of(pair.baseline)}: its {wait}"),
+                _ms(theirs, wait),
+                common.ratio(pair.prefill_ratio, common.NO_STAMPS)
+                if isinstance(pair, SoundComparison)
+                else common.refused(pair.findings, sweep.name, linker),
             )
         )
     return Table(
-        caption="Prefill against the baseline's TTFT",
+        caption="Prefill against the baseline's wait for a first token",
         columns=(
             Column(label="system", numeric=False),
             Column(label="prefills run", numeric=False),
-            Column(label="baseline", numeric=False),
             Column(label="its prefill", unit="ms"),
-            Column(label="baseline's TTFT", unit="ms, no queue"),
+            Column(label="set against", numeric=False),
+            Column(label="baseline's wait", unit="ms, no queue in it"),
             Column(label="ratio", unit="above 1: faster than it"),
         ),
         rows=tuple(rows),
@@ -198,6 +199,41 @@ def _ms(cell: AnyCell | None, figure: str) -> Cell:
         return Hole(reason="the cell is refused")
     estimate: Estimate | None = cell.prefill if figure == "prefill" else cell.ttft
     return common.quantity(estimate, common.NO_STAMPS, scale=1000)
+
+
+def latency_ratios(sweep: Sweep, linker: Linker) -> Table:
+    """What the caller waited for, the baseline's over the candidate's, pair by pair."""
+    rows: list[tuple[Cell, ...]] = []
+    for pair in sweep.comparisons:
+        names = (
+            Text(text=common.name_of(pair.candidate)),
+            Text(text=common.name_of(pair.baseline)),
+        )
+        if not isinstance(pair, SoundComparison):
+            rows.append((*names, *(common.refused(pair.findings, sweep.name, linker),) * 3))
+            continue
+        rows.append(
+            (
+                *names,
+                common.ratio(
+                    pair.ttft_ratio,
+                    common.OTHER_ARRIVALS if pair.e2el_ratio is None else common.NO_STAMPS,
+                ),
+                common.ratio(pair.tpot_ratio, common.NO_STAMPS),
+                common.ratio(pair.e2el_ratio, common.OTHER_ARRIVALS),
+            )
+        )
+    return Table(
+        caption="Latencies: the baseline's over the candidate's (above 1: shorter than it)",
+        columns=(
+            Column(label="candidate", numeric=False),
+            Column(label="baseline", numeric=False),
+            Column(label="TTFT"),
+            Column(label="TPOT"),
+            Column(label="E2EL"),
+        ),
+        rows=tuple(rows),
+    )
 
 
 def latencies(sweep: Sweep, linker: Linker) -> Table:
@@ -232,6 +268,30 @@ def latencies(sweep: Sweep, linker: Linker) -> Table:
             Column(label="TPOT", unit="ms"),
             Column(label="E2EL", unit="ms"),
             Column(label="read ceiling", unit="share used"),
+        ),
+        rows=tuple(rows),
+        strong=_baseline_rows(sweep),
+    )
+
+
+def splits(sweep: Sweep, linker: Linker) -> Table:
+    """Where the slots' time went; in every block the five parts add up to the slots, exactly."""
+    rows: list[tuple[Cell, ...]] = []
+    for cell in sweep.cells:
+        if not isinstance(cell, SoundCell):
+            rows.append((*_head(cell), *(common.refused(cell.findings, sweep.name, linker),) * 5))
+        elif cell.splits is None:
+            rows.append((*_head(cell), *(Hole(reason=common.NO_HOLDS),) * 5))
+        else:
+            blocks = list(cell.splits.values())
+            means = [float(sum(b.rows(part) for b in blocks) / len(blocks)) for part in SPLIT]
+            rows.append((*_head(cell), *(Num(value=v, text=f"{v:.3f}") for v in means)))
+    return Table(
+        caption="Where the slots' time went, as a mean number of slots over the blocks",
+        columns=(
+            Column(label="system", numeric=False),
+            Column(label="slots"),
+            *(Column(label=part, unit="slots") for part in SPLIT),
         ),
         rows=tuple(rows),
         strong=_baseline_rows(sweep),

@@ -1,0 +1,111 @@
+"""The tables of one sweep: what stands against what, and what the slots' time was spent on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from nanoserve_bench.statistics import Estimate
+from nanoserve_report import claims
+from nanoserve_report.links import Linker
+from nanoserve_report.study import Study, Sweep
+from nanoserve_report.tables import Hole, Num
+from nanoserve_report.views import common
+from nanoserve_report.views import sweep as tables
+
+PREFILL = Estimate(point=0.0123, low=0.0120, high=0.0126, n=8)
+
+
+def linker() -> Linker:
+    return Linker(page="results/devices/cpu-float32.md")
+
+
+def queueing(study: Study) -> Study:
+    """The same study, had its baseline been a system with a queue and a prefill of its own."""
+    folder = study.folders[0]
+    verdict, results = folder.verdict, folder.results
+    assert results is not None
+    systems = tuple(
+        dataclasses.replace(row, shape="concurrent") if row.arm == "hf-generate" else row
+        for row in results.systems
+    )
+    cells = {
+        name: dataclasses.replace(cell, prefill=PREFILL) if cell.cell.arm == "hf-generate" else cell
+        for name, cell in verdict.cells.items()
+    }
+    changed = dataclasses.replace(
+        verdict, results=dataclasses.replace(results, systems=systems), cells=cells
+    )
+    return Study(folders=(dataclasses.replace(folder, verdict=changed),))
+
+
+def baseline(sweep: Sweep):
+    return next(cell for cell in sweep.sound_cells if cell.cell.arm == "hf-generate")
+
+
+def test_a_serial_baselines_ttft_stands_against_the_prefill(one: Study) -> None:
+    sweep = one.sections[0].lead
+    for row in tables.prefill(sweep, linker()):
+        assert row[3].text == "hf-generate, 1 slot: its TTFT"
+        assert row[4].value == pytest.approx(1000 * baseline(sweep).ttft.point)
+
+
+def test_a_queueing_baselines_prefill_stands_against_the_prefill(one: Study) -> None:
+    sweep = queueing(one).sections[0].lead
+    assert baseline(sweep).ttft.point > 2 * PREFILL.point
+    for row in tables.prefill(sweep, linker()):
+        assert row[3].text == "hf-generate, 1 slot: its prefill"
+        assert row[4].value == pytest.approx(1000 * PREFILL.point)
+
+
+def test_the_claim_names_what_it_set_the_prefill_against(one: Study) -> None:
+    found = [
+        next(claim for claim in claims.judge(study) if claim.name == "Company costs the prefill")
+        for study in (one, queueing(one))
+    ]
+    assert found[0].finding.startswith("The baseline's TTFT over the engine's prefill")
+    assert found[1].finding.startswith("The baseline's prefill over the engine's prefill")
+
+
+def test_a_refused_pair_keeps_its_place_in_the_prefill_table(refused: Study) -> None:
+    rows = tables.prefill(refused.sections[0].lead, linker()).rows
+    assert [isinstance(row[5], Hole) for row in rows] == [False, True, False, False]
+
+
+def test_latency_ratios_are_holes_where_arrivals_differ(one: Study) -> None:
+    sweep = one.sections[0].lead
+    rows = {row[0].text: row for row in tables.latency_ratios(sweep, linker())}
+    ours = rows["nanoserve, 4 slots"]
+    assert ours[2] == ours[4] == Hole(reason=common.OTHER_ARRIVALS)
+    pair = next(p for p in sweep.sound_rivals if p.candidate.slots == 4)
+    assert ours[3].value == pytest.approx(pair.tpot_ratio.point)
+    again = rows["hf-generate-again, 1 slot"]
+    assert all(isinstance(cell, Num) for cell in again[2:])
+
+
+def test_latency_ratios_of_a_refused_pair_are_holes(refused: Study) -> None:
+    rows = tables.latency_ratios(refused.sections[0].lead, linker())
+    (row,) = [row for row in rows if row[0].text == "nanoserve, 2 slots"]
+    assert all(isinstance(cell, Hole) and "PAIR005" in cell.reason for cell in row[2:])
+
+
+def test_the_parts_of_the_slots_time_add_up_to_the_slots(one: Study) -> None:
+    sweep = one.sections[0].lead
+    rows = tables.splits(sweep, linker()).rows
+    assert len(rows) == len(sweep.cells)
+    for cell, row in zip(sweep.sound_cells, rows, strict=True):
+        parts = [part.value for part in row[2:]]
+        assert sum(parts) == pytest.approx(cell.cell.slots)
+        assert parts[0] == pytest.approx(cell.batch_occupancy.point, rel=1e-3)
+
+
+def test_slots_that_are_not_told_leave_holes_in_the_split(one: Study) -> None:
+    folder = one.folders[0]
+    cells = {
+        name: dataclasses.replace(cell, splits=None) for name, cell in folder.verdict.cells.items()
+    }
+    verdict = dataclasses.replace(folder.verdict, cells=cells)
+    study = Study(folders=(dataclasses.replace(folder, verdict=verdict),))
+    for row in tables.splits(study.sections[0].lead, linker()):
+        assert set(row[2:]) == {Hole(reason=common.NO_HOLDS)}
