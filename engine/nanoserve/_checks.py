@@ -3,6 +3,8 @@
 import math
 from collections.abc import Sequence
 
+_MOST_SHOWN = (100, 20)  # characters from the start and from the end
+
 
 def is_integer(value: object) -> bool:
     """Whether it is an int; True and False are not."""
@@ -10,8 +12,13 @@ def is_integer(value: object) -> bool:
 
 
 def is_number(value: object) -> bool:
-    """Whether it is a finite int or float."""
-    return is_integer(value) or (isinstance(value, float) and math.isfinite(value))
+    """Whether it is a finite int or float, and no larger than a float can be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def is_flag(value: object) -> bool:
@@ -32,3 +39,16 @@ def are_integers(values: object) -> bool:
 def is_sequence(value: object) -> bool:
     """Whether it is a list or the like; bytes, whose items are ints by accident, are not."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
+def shown(value: object) -> str:
+    """A value in a message: its ``repr``, cut short, and never an error of its own.
+
+    An integer of more than 4300 digits has no ``repr``, nor has a list that holds one.
+    """
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - the value is a stranger's, and so is its repr
+        return f"<{type(value).__name__} without a repr>"
+    head, tail = _MOST_SHOWN
+    return text if len(text) <= head + tail else f"{text[:head]}...{text[-tail:]}"

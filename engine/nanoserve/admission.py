@@ -5,10 +5,11 @@ never notice. Whatever passes here can be served to its end: its ids are in the 
 fits into the model's length and, alone, into the KV pool.
 """
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nanoserve._checks import is_integer, is_sequence
+from nanoserve._checks import is_integer, is_sequence, shown
 from nanoserve.errors import RequestRefused
 from nanoserve.sampling_params import SamplingParams
 from nanoserve.tokenizer import Tokenizer
@@ -50,13 +51,8 @@ def admit(
         raise RequestRefused(f"params must be SamplingParams, not {type(params).__name__}")
     if problems := params.problems():
         raise RequestRefused("; ".join(problems))
-    tokens = _read(prompt, tokenizer)
+    tokens = _read(prompt, limits, tokenizer)
     _check_ids(tokens, limits.vocab_size)
-    if len(tokens) >= limits.max_model_len:
-        raise RequestRefused(
-            f"the prompt has {len(tokens)} tokens and leaves no room for an output: prompt and "
-            f"output together are limited to max_model_len={limits.max_model_len}"
-        )
     max_length = min(len(tokens) + params.max_tokens, limits.max_model_len)
     stored = max_length - 1  # the last token is never looked back at
     if stored > limits.pool_tokens:
@@ -68,17 +64,45 @@ def admit(
     return Admitted(prompt=tokens, max_length=max_length)
 
 
-def _read(prompt: Prompt, tokenizer: Tokenizer | None) -> list[int]:
+def _read(prompt: Prompt, limits: Limits, tokenizer: Tokenizer | None) -> list[int]:
     if isinstance(prompt, str):
         if tokenizer is None:
             raise RequestRefused("the prompt is text, and this model has no tokenizer: give ids")
         _check_text(prompt)
-        return tokenizer.encode(prompt)
+        tokens = _encode(prompt, tokenizer)
+        _check_length(len(tokens), limits)
+        return tokens
     if not is_sequence(prompt):
         raise RequestRefused(
             f"a prompt is a string or a list of token ids, not {type(prompt).__name__}"
         )
+    # Before it is copied: a range costs nothing, and its list may be larger than the memory.
+    _check_length(_length(prompt), limits)
     return list(prompt)
+
+
+def _encode(text: str, tokenizer: Tokenizer) -> list[int]:
+    """The ids of a text; whatever the model's own tokenizer raises is a fault of this request."""
+    try:
+        return tokenizer.encode(text)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise RequestRefused(f"the tokenizer cannot read the prompt: {reason}") from error
+
+
+def _length(prompt: Sequence[int]) -> int:
+    try:
+        return len(prompt)
+    except OverflowError:  # a range may be longer than a length can say
+        return sys.maxsize
+
+
+def _check_length(tokens: int, limits: Limits) -> None:
+    if tokens >= limits.max_model_len:
+        raise RequestRefused(
+            f"the prompt has {tokens} tokens and leaves no room for an output: prompt and output "
+            f"together are limited to max_model_len={limits.max_model_len}"
+        )
 
 
 def _check_text(text: str) -> None:
@@ -94,10 +118,12 @@ def _check_ids(tokens: list[int], vocab_size: int) -> None:
         raise RequestRefused("the prompt is empty: give at least one token")
     for position, token in enumerate(tokens):
         if not is_integer(token):
+            kind = type(token).__name__
             raise RequestRefused(
-                f"prompt token {position} is {token!r}, a {type(token).__name__}, not an integer"
+                f"prompt token {position} is {shown(token)}, a {kind}, not an integer"
             )
         if not 0 <= token < vocab_size:
             raise RequestRefused(
-                f"prompt token {position} is {token}, outside the vocabulary of {vocab_size} ids"
+                f"prompt token {position} is {shown(token)}, outside the vocabulary of "
+                f"{vocab_size} ids"
             )

@@ -11,10 +11,11 @@ from typing import Self
 
 import torch
 
-from nanoserve._checks import is_integer, is_text
+from nanoserve._checks import is_integer, is_text, shown
 from nanoserve.errors import ConfigError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DEVICES = ("cpu", "cuda", "mps", "xpu")
 KERNELS = ("auto", "torch")
 
 
@@ -29,7 +30,7 @@ class EngineConfig:
         dtype: ``float32`` or ``bfloat16``, of weights, activations and KV cache alike.
         max_slots: Most requests in the running batch.
         max_model_len: Most tokens of a request, prompt and output together; None takes the
-            model's own limit.
+            model's own limit. At least 2, one of each.
         block_size: Tokens in a block of the KV cache.
         kv_pool_tokens: Tokens the KV cache holds, all requests together, rounded down to whole
             blocks; None takes ``max_slots * max_model_len``, bounded by the memory at hand.
@@ -67,20 +68,22 @@ class EngineConfig:
         """Check every value, and report all faults at once."""
         faults = []
         if not is_text(self.model):
-            faults.append(f"model must be a non-empty string, not {self.model!r}")
-        if self.dtype not in DTYPES:
-            faults.append(f"dtype must be one of {', '.join(DTYPES)}, not {self.dtype!r}")
+            faults.append(f"model must be a non-empty string, not {shown(self.model)}")
+        if not is_text(self.dtype) or self.dtype not in DTYPES:
+            faults.append(f"dtype must be one of {', '.join(DTYPES)}, not {shown(self.dtype)}")
         if self.kernel not in KERNELS:
-            faults.append(f"kernel must be one of {', '.join(KERNELS)}, not {self.kernel!r}")
-        try:
-            torch.device(self.device)
-        except (RuntimeError, TypeError):
-            faults.append(f"device {self.device!r} is no torch device (cpu, cuda, cuda:0, ...)")
+            faults.append(f"kernel must be one of {', '.join(KERNELS)}, not {shown(self.kernel)}")
+        if not _is_device(self.device):
+            faults.append(
+                f"device must be one of {', '.join(DEVICES)}, perhaps with a number as in cuda:1, "
+                f"not {shown(self.device)}"
+            )
         for name in ("max_slots", "block_size", "max_batch_tokens"):
-            faults += self._at_least_one(name)
-        for name in ("max_model_len", "kv_pool_tokens"):
-            if getattr(self, name) is not None:
-                faults += self._at_least_one(name)
+            faults += self._at_least(1, name)
+        if self.max_model_len is not None:
+            faults += self._at_least(2, "max_model_len")
+        if self.kv_pool_tokens is not None:
+            faults += self._at_least(1, "kv_pool_tokens")
         if not faults and self.kv_pool_tokens is not None and self.kv_pool_tokens < self.block_size:
             faults.append(
                 f"kv_pool_tokens ({self.kv_pool_tokens}) must hold at least one block "
@@ -89,13 +92,23 @@ class EngineConfig:
         if faults:
             raise ConfigError("; ".join(faults))
 
-    def _at_least_one(self, name: str) -> list[str]:
+    def _at_least(self, least: int, name: str) -> list[str]:
         value = getattr(self, name)
-        if is_integer(value) and value >= 1:
+        if is_integer(value) and value >= least:
             return []
-        return [f"{name} must be an integer of at least 1, not {value!r}"]
+        return [f"{name} must be an integer of at least {least}, not {shown(value)}"]
 
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype as torch names it."""
         return DTYPES[self.dtype]
+
+
+def _is_device(name: object) -> bool:
+    """Whether it names a device that models run on; torch knows others, which hold no numbers."""
+    if not isinstance(name, str):
+        return False
+    try:
+        return torch.device(name).type in DEVICES
+    except RuntimeError:
+        return False

@@ -4,19 +4,21 @@
 door: requests come in by ``add_request``, and each of them leaves exactly once, as an output of
 some step, however it ended.
 
-A failed step did not happen: if the model raises, the requests of that step end in error with
-their holds closed at its start, the others stay, and the exception goes on to the caller.
+A failed step did not happen: if the model raises, or is interrupted, the requests of that step end
+in error with their holds closed at its start, the others stay, and the exception goes on to the
+caller.
 
 An engine is driven by one thread.
 """
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import torch
 
+from nanoserve._checks import shown
 from nanoserve._version import __version__
 from nanoserve.admission import Limits, Prompt, admit
 from nanoserve.block_allocator import BlockAllocator, BlockTable
@@ -125,8 +127,9 @@ class Engine:
         """Fix the start of the step, and who runs in it.
 
         While slots are held, steps tile the time: this one starts where the last one ended. A
-        request that arrived after that cannot be admitted at a stamp before its arrival; if a
-        slot is free for it, this step only closes the time up to now, and the next one admits.
+        request that arrived or was handed over after that cannot be admitted at a stamp before;
+        if a slot is free for it, this step only closes the time up to now, and the next one
+        admits.
         """
         now_ns = self._clock()
         start_ns = self._boundary_ns if self._scheduler.running else now_ns
@@ -141,7 +144,7 @@ class Engine:
         requests = [row.request for row in plan.rows]
         try:
             return sample(self._runner.run(plan), requests, self._runner.highest)
-        except Exception as error:
+        except BaseException as error:  # Ctrl-C as well: a slot without a step would stay held
             for request in requests:
                 self._finish(request, FinishReason.ERROR, start_ns, f"the step failed: {error!r}")
             raise
@@ -199,9 +202,11 @@ class Engine:
         """
         now_ns = self._clock()
         if not isinstance(request_id, str):
-            raise TypeError(f"request_id must be a string, not {request_id!r}")
+            raise TypeError(f"request_id must be a string, not {shown(request_id)}")
         if arrival_ns is not None and not isinstance(arrival_ns, int):
-            raise TypeError(f"arrival_ns must be an integer of nanoseconds, not {arrival_ns!r}")
+            raise TypeError(
+                f"arrival_ns must be an integer of nanoseconds, not {shown(arrival_ns)}"
+            )
         due_ns = now_ns if arrival_ns is None else arrival_ns
         params = SamplingParams() if params is None else params
         if request_id in self._live:
@@ -246,6 +251,10 @@ class Engine:
     def has_unfinished(self) -> bool:
         """Whether a step has anything left to do or to deliver."""
         return bool(self._live or self._undelivered)
+
+    def hand_back(self, outputs: Iterable[RequestOutput]) -> None:
+        """Return outputs that a step delivered to the wrong caller; the next one delivers them."""
+        self._undelivered[:0] = outputs
 
     def _refuse(self, request_id: str, error: str, *, due_ns: int, now_ns: int) -> None:
         timings = RequestTimings(

@@ -44,6 +44,9 @@ class LLM:
     ) -> list[RequestOutput]:
         """Answer every prompt.
 
+        Requests that were added to ``engine`` itself run along; of those that end meanwhile, the
+        next step of ``engine`` delivers the outputs.
+
         Args:
             prompts: Texts and lists of token ids, mixed as you like.
             params: How to decode, for all prompts or one for each.
@@ -66,12 +69,20 @@ class LLM:
         ids = [f"generate-{self._generated + index}" for index in range(len(prompts))]
         self._generated += len(prompts)
         outputs: dict[str, RequestOutput] = {}
+        others: list[RequestOutput] = []
         try:
             for request_id, prompt, wanted in zip(ids, prompts, params, strict=True):
                 self.engine.add_request(request_id, prompt, wanted)
-            while self.engine.has_unfinished():
-                outputs |= {output.request_id: output for output in self.engine.step().outputs}
+            missing = set(ids)
+            while missing:
+                for output in self.engine.step().outputs:
+                    if output.request_id in missing:
+                        missing.remove(output.request_id)
+                        outputs[output.request_id] = output
+                    else:
+                        others.append(output)
         finally:
             for request_id in ids:  # of interest only if a step raised: leave nothing behind
                 self.engine.abort(request_id)
+            self.engine.hand_back(others)
         return [outputs[request_id] for request_id in ids]

@@ -133,6 +133,11 @@ class Request:
         return self.order[0]
 
     @property
+    def ready_ns(self) -> int:
+        """The earliest that it can own a slot: it is due, and it has been handed over."""
+        return max(self.arrival_ns, self.submitted_ns)
+
+    @property
     def prompt_token_ids(self) -> list[int]:
         """The prompt."""
         return self.token_ids[: self.num_prompt]

@@ -7,7 +7,7 @@ the request is added and turns them into an error on that request alone.
 
 from dataclasses import dataclass
 
-from nanoserve._checks import are_integers, is_flag, is_integer, is_number
+from nanoserve._checks import are_integers, is_flag, is_integer, is_number, shown
 
 SEED_LIMIT = 2**64
 
@@ -47,19 +47,21 @@ class SamplingParams:
         """Every fault of these settings, as sentences; empty when there is none."""
         found: list[str] = []
         if not is_integer(self.max_tokens) or self.max_tokens < 1:
-            found.append(f"max_tokens must be an integer of at least 1, not {self.max_tokens!r}")
-        if not is_number(self.temperature) or self.temperature < 0:
             found.append(
-                f"temperature must be a finite number of at least 0, not {self.temperature!r}"
+                f"max_tokens must be an integer of at least 1, not {shown(self.max_tokens)}"
             )
+        if not is_number(self.temperature) or self.temperature < 0:
+            given = shown(self.temperature)
+            found.append(f"temperature must be a finite number of at least 0, not {given}")
         if not is_integer(self.top_k) or self.top_k < 0:
-            found.append(f"top_k must be an integer of at least 0 (0 = off), not {self.top_k!r}")
+            given = shown(self.top_k)
+            found.append(f"top_k must be an integer of at least 0 (0 = off), not {given}")
         if not is_number(self.top_p) or not 0 < self.top_p <= 1:
-            found.append(f"top_p must be above 0 and at most 1 (1 = off), not {self.top_p!r}")
+            found.append(f"top_p must be above 0 and at most 1 (1 = off), not {shown(self.top_p)}")
         if self.seed is not None and not (is_integer(self.seed) and 0 <= self.seed < SEED_LIMIT):
-            found.append(f"seed must be an integer in [0, 2**64) or None, not {self.seed!r}")
+            found.append(f"seed must be an integer in [0, 2**64) or None, not {shown(self.seed)}")
         if not is_flag(self.ignore_eos):
-            found.append(f"ignore_eos must be True or False, not {self.ignore_eos!r}")
+            found.append(f"ignore_eos must be True or False, not {shown(self.ignore_eos)}")
         if not are_integers(self.stop_token_ids):
-            found.append(f"stop_token_ids must be integers, not {self.stop_token_ids!r}")
+            found.append(f"stop_token_ids must be integers, not {shown(self.stop_token_ids)}")
         return tuple(found)

@@ -84,11 +84,11 @@ class Scheduler:
         insort(self.waiting, request, key=_BY_AGE)
 
     def newcomer_between(self, start_ns: int, now_ns: int) -> bool:
-        """Whether the next to be admitted arrived in ``(start_ns, now_ns]``, and a slot is free."""
+        """Whether a slot is free, and who is next got ready for it in ``(start_ns, now_ns]``."""
         return (
             bool(self.waiting)
             and len(self.running) < self.max_slots
-            and start_ns < self.waiting[0].arrival_ns <= now_ns
+            and start_ns < self.waiting[0].ready_ns <= now_ns
         )
 
     def schedule(self, start_ns: int) -> SchedulerOutput:
@@ -144,7 +144,7 @@ class Scheduler:
             length = len(request.token_ids)
             over_budget = batch_tokens + length > self.max_batch_tokens
             if (
-                request.arrival_ns > start_ns
+                request.ready_ns > start_ns
                 or request.table.missing(length) > self.allocator.num_free
                 or (over_budget and rows)
             ):

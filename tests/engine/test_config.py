@@ -46,14 +46,20 @@ def test_the_offline_door_takes_a_whole_config_and_then_nothing_else():
         ("model", None),
         ("dtype", "float64"),
         ("dtype", torch.float32),
+        ("dtype", []),
         ("device", "gpu"),
         ("device", None),
+        ("device", 0),
+        ("device", "meta"),
+        ("device", "cuda:one"),
+        ("kernel", []),
         ("max_slots", 0),
         ("max_slots", 1.0),
         ("max_slots", True),
         ("block_size", -16),
         ("max_batch_tokens", 0),
         ("max_model_len", 0),
+        ("max_model_len", 1),
         ("kv_pool_tokens", 0),
         ("kv_pool_tokens", 15),
     ],
@@ -63,6 +69,16 @@ def test_a_bad_value_names_key_and_value(key: str, value: Any):
         EngineConfig(**{"model": "x", key: value})
     assert key in str(caught.value)
     assert str(value) in str(caught.value)
+
+
+def test_a_value_that_cannot_be_shown_is_named_all_the_same():
+    with pytest.raises(ConfigError, match=r"max_slots must be .*, not <int without a repr>"):
+        EngineConfig(model="x", max_slots=-(10**5000))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "mps", "xpu:0"])
+def test_the_devices_that_there_are_can_be_asked_for(device: str):
+    assert EngineConfig(model="x", device=device, max_model_len=2).device == device
 
 
 def test_all_faults_are_told_at_once():

@@ -342,19 +342,20 @@ def test_one_stamp_ends_a_step_its_tokens_and_the_holds_that_end_in_it(engine: E
     assert steps[1].end_ns == steps[2].start_ns
 
 
-def test_a_newcomer_between_two_steps_is_admitted_by_a_boundary_not_before_its_arrival(
-    engine: Engine,
+@pytest.mark.parametrize("due_ns", [None, 0], ids=["now", "long ago"])
+def test_a_newcomer_between_two_steps_is_admitted_by_a_boundary_not_before_it_came(
+    due_ns: int | None, engine: Engine
 ):
     engine.add_request("old", prompt_of(4), SamplingParams(max_tokens=9, ignore_eos=True))
     before = engine.step()
-    engine.add_request("new", prompt_of(4), SamplingParams(max_tokens=1))
+    engine.add_request("new", prompt_of(4), SamplingParams(max_tokens=1), arrival_ns=due_ns)
     boundary, after = engine.step(), engine.step()
     assert boundary.start_ns == before.end_ns
     assert (boundary.holders, boundary.prefill_rows, boundary.decode_rows) == (1, 0, 0)
     assert (after.holders, after.prefill_rows, after.decode_rows) == (2, 1, 1)
     assert after.start_ns == boundary.end_ns
     new = after.outputs[0].timings
-    assert new.arrival_ns <= new.holds[0][0] == after.start_ns
+    assert new.arrival_ns <= new.submitted_ns <= new.holds[0][0] == after.start_ns
     finish(engine)
 
 
@@ -373,32 +374,33 @@ def test_a_request_due_later_waits_for_its_time(config: EngineConfig, runner: Mo
 class FailingRunner(ModelRunner):
     """The tiny model, which fails when it is told to."""
 
-    fail = False
+    error: BaseException | None = None
 
     def run(self, plan: SchedulerOutput) -> Tensor:
-        if self.fail:
-            raise MemoryError("no more")
+        if self.error is not None:
+            raise self.error
         return super().run(plan)
 
 
-def test_a_step_that_fails_loses_nothing(config: EngineConfig):
+@pytest.mark.parametrize("error", [MemoryError("no more"), KeyboardInterrupt("no more")])
+def test_a_step_that_fails_loses_nothing(error: BaseException, config: EngineConfig):
     runner = FailingRunner(config)
     engine = Engine(config, runner=runner)
     params = SamplingParams(max_tokens=5, ignore_eos=True)
     for index in range(6):
         engine.add_request(str(index), prompt_of(4), params)
     done = engine.step()
-    runner.fail = True
-    with pytest.raises(MemoryError, match="no more"):
+    runner.error = error
+    with pytest.raises(type(error), match="no more"):
         engine.step()
     engine.check_integrity()
-    runner.fail = False
+    runner.error = None
     outputs = finish(engine)
     assert sorted(outputs) == ["0", "1", "2", "3", "4", "5"]
     for index in range(4):
         failed = outputs[str(index)]
         assert failed.finish_reason == "error"
-        assert failed.error == "the step failed: MemoryError('no more')"
+        assert failed.error == f"the step failed: {error!r}"
         assert len(failed.token_ids) == 1
         assert failed.timings.holds == ((done.start_ns, done.end_ns),)
     assert all(len(outputs[name].token_ids) == 5 for name in ("4", "5"))

@@ -254,7 +254,7 @@ def test_stamps_are_in_order(world: World):
         assert stamps.first_token_ns == (stamps.token_ns[0] if stamps.token_ns else None)
         assert all(any(a <= t <= b for a, b in stamps.holds) for t in stamps.token_ns)
         if stamps.holds:
-            assert stamps.arrival_ns <= stamps.holds[0][0]
+            assert max(stamps.arrival_ns, stamps.submitted_ns) <= stamps.holds[0][0]
             assert stamps.holds[-1][1] <= stamps.finished_ns
         assert stamps.finished_ns >= stamps.arrival_ns
         assert stamps.queued_ns >= 0

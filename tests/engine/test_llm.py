@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from nanoserve import LLM, SamplingParams
+from nanoserve.outputs import StepOutput
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +58,73 @@ def test_ids_that_were_not_wrapped_are_errors_and_not_prompts(llm: LLM):
     assert all("a prompt is a string or a list" in output.error for output in outputs)
 
 
-def test_a_step_that_raises_leaves_nothing_behind(llm: LLM, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("error", [RuntimeError("it is gone"), KeyboardInterrupt("it is gone")])
+def test_a_step_that_raises_leaves_nothing_behind(
+    error: BaseException, llm: LLM, monkeypatch: pytest.MonkeyPatch
+):
     def run(plan: object) -> object:
-        raise RuntimeError("the device is gone")
+        raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(llm.engine._runner, "run", run)
-        with pytest.raises(RuntimeError, match="the device is gone"):
+        with pytest.raises(type(error), match="it is gone"):
             llm.generate([[5], [6], [7], [8]])
     llm.engine.check_integrity()
     left_over = llm.engine.step()
     assert (left_over.holders, left_over.waiting) == (0, 0)
     reasons = sorted(output.finish_reason.value for output in left_over.outputs)
     assert reasons == ["abort", "abort", "error", "error"]
+    for stamps in (output.timings for output in left_over.outputs):
+        for acquired, released in stamps.holds:
+            assert stamps.submitted_ns <= acquired <= released <= stamps.finished_ns
     assert [len(o.token_ids) for o in llm.generate([[5]], SamplingParams(max_tokens=1))] == [1]
     assert not llm.engine.has_unfinished()
+
+
+def test_requests_of_the_engine_run_along_and_their_outputs_come_with_its_next_step(llm: LLM):
+    engine = llm.engine
+    engine.add_request("short", [5, 6], SamplingParams(max_tokens=2, ignore_eos=True))
+    engine.add_request("refused", [])
+    (own,) = llm.generate([[7]], SamplingParams(max_tokens=9, ignore_eos=True))
+    assert len(own.token_ids) == 9
+    assert engine.has_unfinished()
+    ended = {output.request_id: len(output.token_ids) for output in engine.step().outputs}
+    assert ended == {"short": 2, "refused": 0}
+    assert not engine.has_unfinished()
+
+
+def test_outputs_of_others_survive_a_step_that_raises(llm: LLM, monkeypatch: pytest.MonkeyPatch):
+    run = llm.engine._runner.run
+
+    def once(plan: Any) -> Any:
+        if plan.decode_rows:
+            raise RuntimeError("it is gone")
+        return run(plan)
+
+    llm.engine.add_request("refused", [])
+    with monkeypatch.context() as patch:
+        patch.setattr(llm.engine._runner, "run", once)
+        with pytest.raises(RuntimeError, match="it is gone"):
+            llm.generate([[5]], SamplingParams(ignore_eos=True))
+    ended = [output.request_id for output in llm.engine.step().outputs]
+    assert "refused" in ended
+    assert len(ended) == 2
+    assert not llm.engine.has_unfinished()
+
+
+def test_nobody_waits_for_a_request_that_is_due_later(llm: LLM, monkeypatch: pytest.MonkeyPatch):
+    engine, step, steps = llm.engine, llm.engine.step, []
+
+    def few_steps() -> StepOutput:
+        steps.append(step())
+        assert len(steps) < 20, "it waits"
+        return steps[-1]
+
+    engine.add_request("later", [5], arrival_ns=time.monotonic_ns() + 10**15)
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "step", few_steps)
+        (own,) = llm.generate([[7]], SamplingParams(max_tokens=4, ignore_eos=True))
+    assert len(own.token_ids) == 4
+    engine.abort("later")
+    assert [output.request_id for output in engine.step().outputs] == ["later"]
+    assert not engine.has_unfinished()

@@ -19,14 +19,16 @@ class Bench:
         self.scheduler = Scheduler(self.allocator, max_slots=slots, max_batch_tokens=budget)
         self.requests: list[Request] = []
 
-    def add(self, name: str, prompt: int, arrival: int = 0) -> Request:
+    def add(
+        self, name: str, prompt: int, arrival: int = 0, submitted: int | None = None
+    ) -> Request:
         request = Request(
             request_id=name,
             prompt=[1] * prompt,
             params=SamplingParams(),
             table=BlockTable(self.allocator),
             order=(arrival, len(self.requests)),
-            submitted_ns=arrival,
+            submitted_ns=arrival if submitted is None else submitted,
             max_length=10_000,
             stop_ids=frozenset(),
             seed=0,
@@ -88,6 +90,19 @@ def test_nobody_is_admitted_before_it_arrived():
     bench.add("a", 1, arrival=10)
     assert rows(bench.step(9)) == []
     assert rows(bench.step(10)) == [("a", 0, 1, True)]
+
+
+def test_nobody_is_admitted_before_it_was_handed_over_however_long_it_has_been_due():
+    bench = Bench()
+    bench.add("old", 1, arrival=1)
+    bench.step(5)
+    bench.add("late", 1, arrival=2, submitted=7)
+    newcomer = bench.scheduler.newcomer_between
+    assert newcomer(5, 9)
+    assert not newcomer(7, 9), "it can be admitted at 7"
+    assert not newcomer(5, 6), "it is not there at 6"
+    assert rows(bench.step(6)) == [("old", 1, 1, False)]
+    assert rows(bench.step(7)) == [("old", 2, 1, False), ("late", 0, 1, True)]
 
 
 def test_the_token_budget_counts_decode_rows_and_holds_back_further_prompts():
