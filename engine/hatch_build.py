@@ -29,16 +29,18 @@ class KernelBuildHook(BuildHookInterface):  # type: ignore[type-arg]
             self._scratch = tempfile.TemporaryDirectory()
             folder = Path(self._scratch.name)
         try:
-            libraries = compiler["compile_kernels"](folder)
-        except compiler["CannotCompile"] as reason:
+            made = compiler["compile_kernels"](folder)
+        except (compiler["CannotCompile"], OSError) as reason:
             self.app.display_warning(f"nanoserve is built without its kernels: {reason}")
             return
-        self.app.display_info(f"nanoserve's kernels are compiled: {len(libraries)} libraries")
+        for fault in made.faults:
+            self.app.display_warning(f"nanoserve is built without some of its kernels: {fault}")
+        self.app.display_info(f"nanoserve's kernels are compiled: {len(made.libraries)} libraries")
         if not editable:
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["pure_python"] = False
             build_data["tag"] = f"py3-none-{platform}"
-            for library in libraries:
+            for library in made.libraries:
                 build_data["force_include"][str(library)] = f"{_KERNELS}/{library.name}"
 
     def finalize(self, version: str, *_: Any) -> None:

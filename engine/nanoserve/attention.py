@@ -64,7 +64,9 @@ class AttentionPlan:
         tables = [row.request.table.blocks for row in decoding]
         width = max((len(table) for table in tables), default=0)
         padded = [table + table[:1] * (width - len(table)) for table in tables]
-        context = torch.tensor([row.start + 1 for row in decoding], device=device)
+        context = torch.tensor(
+            [row.start + 1 for row in decoding], device=device, dtype=torch.int64
+        )
         seen = torch.arange(width * block_size, device=device) < context[:, None]
 
         prompts = []

@@ -39,6 +39,9 @@ class Backend(Protocol):
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Take the weights: every tensor of ``parameter_shapes``, in ascending order of names."""
 
+    def block_bytes(self, block_size: int) -> int:
+        """Bytes of one block of the pool that ``reserve`` makes."""
+
     def reserve(self, *, num_blocks: int, block_size: int) -> None:
         """Make the KV pool."""
 

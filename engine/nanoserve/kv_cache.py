@@ -26,6 +26,7 @@ _log = logging.getLogger(__name__)
 # Share of the memory at hand that the pool may take by default. A CPU shares it with everybody.
 _SHARE_OF_HOST = 0.5
 _SHARE_OF_DEVICE = 0.9
+_CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
 class PagedKVCache:
@@ -88,15 +89,22 @@ def _gather(pool: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
     return fetched.view(sequences, blocks * block_size, heads, head_dim).transpose(1, 2)
 
 
-def bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
-    """Bytes that one cached token takes: keys and values, all layers."""
-    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
+def block_bytes(config: ModelConfig, *, block_size: int, dtype: torch.dtype) -> int:
+    """Bytes of one block of a ``PagedKVCache``: keys and values, all layers."""
+    features = config.num_layers * config.num_kv_heads * config.head_dim
+    return 2 * features * block_size * dtype.itemsize
 
 
 def size_pool(
-    settings: EngineConfig, config: ModelConfig, *, max_model_len: int, device: torch.device
+    settings: EngineConfig, *, block_bytes: int, max_model_len: int, device: torch.device
 ) -> int:
     """How many blocks the pool gets; the arithmetic goes to the log.
+
+    Args:
+        settings: The engine's.
+        block_bytes: What a block takes in the layout that it will have.
+        max_model_len: Most tokens of a request.
+        device: Where the pool will live.
 
     Returns:
         ``kv_pool_tokens / block_size`` where that is set. Otherwise every slot gets room for
@@ -106,7 +114,6 @@ def size_pool(
         ConfigError: When not even one block fits.
     """
     block_size = settings.block_size
-    block_bytes = block_size * bytes_per_token(config, settings.torch_dtype)
     if settings.kv_pool_tokens is not None:
         blocks = settings.kv_pool_tokens // block_size
         why = f"kv_pool_tokens={settings.kv_pool_tokens}"
@@ -122,11 +129,11 @@ def size_pool(
     if blocks < 1:
         raise ConfigError(f"no block of {block_bytes} bytes fits into the KV pool: {why}")
     _log.info(
-        "KV pool: %s -> %d blocks x %d tokens x %d B = %.1f MiB",
+        "KV pool: %s -> %d blocks of %d tokens x %d B = %.1f MiB",
         why,
         blocks,
         block_size,
-        block_bytes // block_size,
+        block_bytes,
         blocks * block_bytes / 2**20,
     )
     return blocks
@@ -153,10 +160,24 @@ def _host_available() -> int:
 
 def _control_group_available() -> int | None:
     """What a container's limit leaves; None where there is no limit."""
-    group = Path("/sys/fs/cgroup")
     try:
-        limit = (group / "memory.max").read_text(encoding="ascii").strip()
-        used = int((group / "memory.current").read_text(encoding="ascii"))
+        limit = (_CONTROL_GROUP / "memory.max").read_text(encoding="ascii").strip()
+        used = int((_CONTROL_GROUP / "memory.current").read_text(encoding="ascii"))
     except OSError:
         return None
-    return None if limit == "max" else max(0, int(limit) - used)
+    return None if limit == "max" else max(0, int(limit) - used + _reclaimable())
+
+
+def _reclaimable() -> int:
+    """Files that the group's use counts, but that are dropped before memory is refused.
+
+    A checkpoint that has just been read is such a file, as large as the weights.
+    """
+    try:
+        stat = (_CONTROL_GROUP / "memory.stat").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    for line in stat.splitlines():
+        if line.startswith("inactive_file "):
+            return int(line.split()[1])
+    return 0

@@ -78,7 +78,8 @@ def _onednn_fault() -> str | None:
     """Why oneDNN's packed linear cannot be used here, found by using it; None if it can."""
     if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return "this build of torch has no oneDNN"
-    x, weight = torch.ones(3, 5), torch.arange(35.0).view(7, 5)
+    x = torch.ones(3, 5, device="cpu", dtype=torch.float32)
+    weight = torch.arange(35, device="cpu", dtype=torch.float32).view(7, 5)
     try:
         exact = torch.equal(OneDnnKernel().pack(weight)(x), linear(x, weight))
     except (RuntimeError, AttributeError) as error:

@@ -53,7 +53,10 @@ class ModelRunner:
                 checkpoint, self._backend.load, device=device, dtype=dtype
             )
             self.num_blocks = size_pool(
-                settings, self.model_config, max_model_len=self.max_model_len, device=device
+                settings,
+                block_bytes=self._backend.block_bytes(settings.block_size),
+                max_model_len=self.max_model_len,
+                device=device,
             )
             self._backend.reserve(num_blocks=self.num_blocks, block_size=settings.block_size)
 

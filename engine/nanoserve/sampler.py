@@ -71,13 +71,16 @@ def _draw(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
     params = [request.params for request in requests]
     # Beyond these bounds float32 has no room, and the distribution no longer changes.
     temperatures = torch.tensor(
-        [min(max(p.temperature, 1e-30), 1e30) for p in params], device=device
+        [min(max(p.temperature, 1e-30), 1e30) for p in params],
+        device=device,
+        dtype=torch.float32,
     )
     scaled = (logits - logits.amax(dim=-1, keepdim=True)) / temperatures[:, None]
     if any(p.top_k for p in params):
         scaled = _keep_top_k(scaled, [p.top_k for p in params])
     if any(p.top_p < 1 for p in params):
-        scaled = _keep_top_p(scaled, torch.tensor([p.top_p for p in params], device=device))
+        top_p = torch.tensor([p.top_p for p in params], device=device, dtype=torch.float32)
+        scaled = _keep_top_p(scaled, top_p)
 
     wide = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
     cumulative = scaled.softmax(dim=-1).to(wide).cumsum(dim=-1)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import torch
 
 from nanoserve.attention import ATTENTION_PATH, AttentionPlan
-from nanoserve.kv_cache import PagedKVCache
+from nanoserve.kv_cache import PagedKVCache, block_bytes
 from nanoserve.linear import choose_kernel
 from nanoserve.models.llama import LlamaModel
 from nanoserve.models.model_config import ModelConfig
@@ -43,6 +43,10 @@ class TorchBackend:
         self._model = LlamaModel(
             self._config, tensors, kernel=self._kernel, max_positions=self._max_positions
         )
+
+    def block_bytes(self, block_size: int) -> int:
+        """Bytes of one block of the pool."""
+        return block_bytes(self._config, block_size=block_size, dtype=self._dtype)
 
     def reserve(self, *, num_blocks: int, block_size: int) -> None:
         """Make the KV pool."""

@@ -13,7 +13,12 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput, backend
-from nanoserve.kernels.compile import INSTRUCTION_SETS, CannotCompile, compile_kernels
+from nanoserve.kernels.compile import (
+    INSTRUCTION_SETS,
+    CannotCompile,
+    CompilerFailed,
+    compile_kernels,
+)
 from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable
 from nanoserve.model_runner import ModelRunner
 from nanoserve.scheduler import SchedulerOutput
@@ -99,13 +104,29 @@ def reference(make_reference: ReferenceMaker) -> Reference:
 
 
 @pytest.fixture(scope="session")
-def kernel_libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, KernelLibrary]:
+def compile_or_skip() -> Callable[[Path], None]:
+    """Compile all kernels: no compiler, no tests; but sources that do not compile are a failure."""
+
+    def compile_all(into: Path) -> None:
+        try:
+            faults = compile_kernels(into).faults
+        except CompilerFailed:
+            raise
+        except CannotCompile as reason:
+            pytest.skip(str(reason))
+        if faults:
+            pytest.fail("\n".join(faults))
+
+    return compile_all
+
+
+@pytest.fixture(scope="session")
+def kernel_libraries(
+    tmp_path_factory: pytest.TempPathFactory, compile_or_skip: Callable[[Path], None]
+) -> dict[str, KernelLibrary]:
     """The kernels as they stand in the sources, for every instruction set of this processor."""
     folder = tmp_path_factory.mktemp("kernels")
-    try:
-        compile_kernels(folder)
-    except CannotCompile as reason:
-        pytest.skip(str(reason))
+    compile_or_skip(folder)
     capability = torch.backends.cpu.get_cpu_capability().lower()
     names = [instruction_set.name for instruction_set in INSTRUCTION_SETS]
     # The sets are listed widest first, and a processor that has one has those behind it.
@@ -121,6 +142,13 @@ def kernels(
     if request.param not in kernel_libraries:
         pytest.skip(f"this processor has no {request.param}")
     return kernel_libraries[request.param]
+
+
+@pytest.fixture
+def on_kernels(kernels: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> KernelLibrary:
+    """Engines made in the test run on these kernels."""
+    monkeypatch.setattr(backend, "load_kernels", lambda: kernels)
+    return kernels
 
 
 @pytest.fixture(params=["avx512", "avx2", "torch"])

@@ -1,30 +1,24 @@
-"""The compiled kernels: against torch at every shape, to the bit against themselves, and the door.
+"""The compiled kernels: against torch at every shape, and to the bit against themselves.
 
 That whole models agree with transformers on every path is in ``test_llama`` and ``test_smollm2``.
 """
 
 from __future__ import annotations
 
-import ctypes
-import logging
+import itertools
 import random
-import zipfile
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hatchling.builders.wheel import WheelBuilder
 from torch.nn.functional import linear, silu
 
-from nanoserve import LLM, Engine, EngineConfig, SamplingParams, backend
+from nanoserve import Engine, EngineConfig, SamplingParams
 from nanoserve.errors import IntegrityError
-from nanoserve.kernels import compile as kernel_compiler
-from nanoserve.kernels import library
+from nanoserve.kernels import panels
 from nanoserve.kernels.backend import CompiledBackend
-from nanoserve.kernels.compile import INSTRUCTION_SETS, CannotCompile, compile_kernels
-from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable, load_kernels
+from nanoserve.kernels.library import KernelLibrary
 from nanoserve.kernels.panels import PackedMatrix, WeightMemory
 from nanoserve.model_runner import ModelRunner
 from nanoserve.sampler import highest
@@ -165,13 +159,6 @@ def prompts_of(lengths: list[int], seed: int = 0) -> list[list[int]]:
     return [[rng.randrange(97) for _ in range(length)] for length in lengths]
 
 
-@pytest.fixture
-def on_kernels(kernels: KernelLibrary, monkeypatch: pytest.MonkeyPatch) -> KernelLibrary:
-    """Engines made in the test run on these kernels."""
-    monkeypatch.setattr(backend, "load_kernels", lambda: kernels)
-    return kernels
-
-
 def pool_of(runner: ModelRunner) -> tuple[torch.Tensor, torch.Tensor]:
     compiled = runner._backend
     assert isinstance(compiled, CompiledBackend)
@@ -239,6 +226,32 @@ def test_a_request_has_the_same_bits_alone_in_company_and_on_any_number_of_threa
         torch.set_num_threads(1)
     for position in range(37, 57):
         assert torch.equal(company.runner.seen["0", position], alone.runner.seen["0", position])
+
+
+@pytest.mark.usefixtures("on_kernels")
+def test_the_number_of_threads_may_change_from_step_to_step(
+    make_reference: Any, run_requests: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """The workspace is made for a number of threads; a long prompt comes in the middle."""
+    folder = make_reference(max_position_embeddings=1024).folder
+    prompts = prompts_of([37, 5, 600], seed=3)
+    params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (16, 2, 9)]
+    wanted = run_requests(folder, prompts, params, max_slots=2).runner
+
+    run, threads = CompiledBackend.run, itertools.cycle((1, 5, 2, 1))
+
+    def on_another_number(self: CompiledBackend, plan: SchedulerOutput) -> torch.Tensor:
+        torch.set_num_threads(next(threads))
+        return run(self, plan)
+
+    monkeypatch.setattr(CompiledBackend, "run", on_another_number)
+    try:
+        got = run_requests(folder, prompts, params, max_slots=2).runner
+    finally:
+        torch.set_num_threads(1)
+    assert [len(step) for step in got.passes] == [2] * 11 + [1] * 5
+    assert got.seen.keys() == wanted.seen.keys()
+    assert all(torch.equal(got.seen[key], logits) for key, logits in wanted.seen.items())
 
 
 @pytest.mark.usefixtures("on_kernels")
@@ -313,141 +326,39 @@ def test_a_step_without_rows_does_nothing():
 
 @pytest.mark.usefixtures("on_kernels")
 def test_tied_weights_are_in_memory_once(make_reference: Any):
-    def panels(*, tied: bool) -> int:
+    def matrices(*, tied: bool) -> int:
         folder = make_reference(tie_word_embeddings=tied).folder
         compiled = ModelRunner(EngineConfig(model=str(folder)))._backend
         assert isinstance(compiled, CompiledBackend)
         return len(compiled._packed)
 
-    assert panels(tied=True) == 3 * 5 + 1
-    assert panels(tied=False) == 3 * 5 + 2
-
-
-# ---- the door ---------------------------------------------------------------------------------
-
-
-def test_the_engine_says_which_path_it_runs(on_kernels: KernelLibrary):
-    about = LLM("synthetic:tiny-llama").engine.describe()
-    name = on_kernels.instruction_set.name
-    assert about.kernel_path == f"cpp:{name} panels"
-    assert about.attention_path == f"cpp:{name} through block tables"
+    assert matrices(tied=True) == 3 * 5 + 1
+    assert matrices(tied=False) == 3 * 5 + 2
 
 
 @pytest.mark.usefixtures("on_kernels")
-def test_torch_runs_where_it_is_asked_for(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.INFO, logger="nanoserve"):
-        about = LLM("synthetic:tiny-llama", kernel="torch").engine.describe()
-    assert about.kernel_path.startswith("torch:")
-    assert "compiled kernels are not used: kernel='torch' asks for torch" in caplog.text
+def test_weights_stay_where_they_are_in_however_many_chunks(
+    run_requests: Any, monkeypatch: pytest.MonkeyPatch
+):
+    """A norm that is alone in its chunk is known to the kernels by its address alone."""
+    monkeypatch.setattr(panels, "_CHUNK_BYTES", 4096)
+    args = ("synthetic:tiny-llama", prompts_of([9, 30]), SamplingParams(max_tokens=8))
+    got, wanted = run_requests(*args), run_requests(*args, kernel="torch")
+    assert got.runner.kernel_path.startswith("cpp:")
+    assert got.runner.seen.keys() == wanted.runner.seen.keys()
+    for key, logits in wanted.runner.seen.items():
+        torch.testing.assert_close(got.runner.seen[key], logits, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize("block_size", [1, 3, 16, 17])
 @pytest.mark.usefixtures("on_kernels")
-def test_other_dtypes_run_on_torch():
-    about = LLM("synthetic:tiny-llama", dtype="bfloat16").engine.describe()
-    assert about.kernel_path.startswith("torch:")
-
-
-def test_heads_that_do_not_fill_registers_run_on_torch(
-    on_kernels: KernelLibrary,
-    make_reference: Any,
-    run_requests: Any,
-    caplog: pytest.LogCaptureFixture,
-):
-    reference = make_reference(head_dim=12)
-    with caplog.at_level(logging.WARNING, logger="nanoserve"):
-        run = run_requests(reference.folder, prompts_of([5]), SamplingParams(max_tokens=3))
-    assert run.runner.kernel_path.startswith("torch:")
-    assert f"head_dim must be a multiple of {on_kernels.lanes}, and is 12" in caplog.text
-    assert run.worst_logit(reference) < 1e-4
-
-
-def test_without_a_library_torch_runs_and_the_log_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
-    monkeypatch.setattr(
-        backend, "load_kernels", lambda: KernelLibrary(INSTRUCTION_SETS[0], tmp_path)
+def test_the_pool_keeps_within_the_memory_at_hand(block_size: int, monkeypatch: pytest.MonkeyPatch):
+    """Keys lie in whole registers, so that a block may take more than its tokens."""
+    monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 2 * 2**20)
+    runner = ModelRunner(
+        EngineConfig(model="synthetic:tiny-llama", block_size=block_size, max_slots=64)
     )
-    with caplog.at_level(logging.WARNING, logger="nanoserve"):
-        about = LLM("synthetic:tiny-llama").engine.describe()
-    assert about.kernel_path.startswith("torch:")
-    assert "nanoserve_avx512.so has not been compiled; pip install the engine" in caplog.text
-
-
-def test_a_library_of_other_sources_is_refused(
-    kernels: KernelLibrary, kernel_libraries: Any, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(library, "sources_digest", lambda: "another")
-    with pytest.raises(KernelsUnavailable, match="was compiled from other sources"):
-        KernelLibrary(kernels.instruction_set, kernels.folder)
-
-
-def test_a_file_that_is_no_library_is_refused(tmp_path: Path):
-    (tmp_path / INSTRUCTION_SETS[1].library).write_bytes(b"\x7fELF, or not")
-    with pytest.raises(KernelsUnavailable, match="cannot be loaded"):
-        KernelLibrary(INSTRUCTION_SETS[1], tmp_path)
-
-
-def test_a_processor_without_the_instructions_has_no_kernels(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "DEFAULT")
-    with pytest.raises(KernelsUnavailable, match=r"need avx512 or avx2, and .* is default"):
-        load_kernels.__wrapped__()
-
-
-def test_another_openmp_runtime_than_torchs_is_refused(
-    kernels: KernelLibrary, monkeypatch: pytest.MonkeyPatch
-):
-    """Two pools of threads in one process would wait for each other's processors."""
-    other = ctypes.CDLL(None)
-    other.omp_get_max_threads = other.malloc
-    monkeypatch.setattr(library, "_openmp_of_torch", lambda: other)
-    with pytest.raises(KernelsUnavailable, match="on another OpenMP runtime than torch"):
-        KernelLibrary(kernels.instruction_set, kernels.folder)
-
-
-def test_a_machine_without_a_compiler_is_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("CXX", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CannotCompile, match=r"no C\+\+ compiler \(g\+\+, c\+\+, clang\+\+\)"):
-        compile_kernels(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    compiler = tmp_path / "compiler"
-    compiler.write_text("#!/bin/sh\necho too old >&2\nexit 1\n")
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
-    with pytest.raises(CannotCompile, match=r"(?s)failed:\ntoo old"):
-        compile_kernels(tmp_path)
-
-
-def test_other_machines_are_told_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(kernel_compiler.platform, "machine", lambda: "riscv64")
-    with pytest.raises(CannotCompile, match=r"for Linux on x86-64, not .* on riscv64"):
-        compile_kernels(tmp_path)
-
-
-def build_wheel(folder: Path) -> Path:
-    builder = WheelBuilder(str(Path(kernel_compiler.__file__).parents[2]))
-    (wheel,) = builder.build(directory=str(folder), versions=["standard"])
-    return Path(wheel)
-
-
-def test_a_wheel_carries_the_libraries_and_says_for_which_platform(tmp_path: Path):
-    wheel = build_wheel(tmp_path)
-    names = zipfile.ZipFile(wheel).namelist()
-    found = [name for name in names if name.endswith(".so")]
-    assert sorted(found) == sorted(f"nanoserve/kernels/{s.library}" for s in INSTRUCTION_SETS)
-    assert wheel.name.endswith("-py3-none-linux_x86_64.whl")
-    assert "nanoserve/kernels/step.cpp" in names, "the sources come along, for their digest"
-
-
-def test_a_wheel_is_built_without_a_compiler_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    wheel = build_wheel(tmp_path)
-    assert wheel.name.endswith("-py3-none-any.whl")
-    assert not [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".so")]
-    said = "".join(capsys.readouterr())
-    assert "built without its kernels: there is no C++ compiler (no-such-compiler)" in said
+    block = runner._backend.block_bytes(block_size)
+    keys, values = pool_of(runner)
+    assert keys.nbytes + values.nbytes == runner.num_blocks * block
+    assert 2**20 - block < keys.nbytes + values.nbytes <= 2**20

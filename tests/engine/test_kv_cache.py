@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 import torch
 
-from nanoserve import EngineConfig
+from nanoserve import EngineConfig, kv_cache
 from nanoserve.errors import ConfigError
-from nanoserve.kv_cache import PagedKVCache, available_bytes, bytes_per_token, size_pool
+from nanoserve.kv_cache import PagedKVCache, available_bytes, block_bytes, size_pool
 from nanoserve.models.synthetic import SYNTHETIC_CONFIGS
 
 TINY = SYNTHETIC_CONFIGS["tiny-llama"]
@@ -55,29 +56,56 @@ def settings(**changes: object) -> EngineConfig:
     return EngineConfig(model="x", **{"max_slots": 3, "block_size": 16, **changes})  # type: ignore[arg-type]
 
 
+def blocks_of(config: EngineConfig) -> int:
+    return size_pool(config, block_bytes=8192, max_model_len=100, device=CPU)
+
+
 def test_by_default_every_slot_has_room_for_the_longest_request(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 2**30)
     with caplog.at_level(logging.INFO, logger="nanoserve"):
-        assert size_pool(settings(), TINY, max_model_len=100, device=CPU) == 3 * 7
+        assert blocks_of(settings()) == 3 * 7
     assert "3 slots x 100 tokens = 21 blocks" in caplog.text
-    assert "-> 21 blocks x 16 tokens x 512 B = 0.2 MiB" in caplog.text
+    assert "-> 21 blocks of 16 tokens x 8192 B = 0.2 MiB" in caplog.text
 
 
 def test_the_memory_at_hand_bounds_the_default(monkeypatch: pytest.MonkeyPatch):
-    assert bytes_per_token(TINY, torch.float32) == 2 * 2 * 2 * 16 * 4
-    assert bytes_per_token(TINY, torch.bfloat16) == 2 * 2 * 2 * 16 * 2
-    monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 2 * 5 * 16 * 512 + 99)
-    assert size_pool(settings(), TINY, max_model_len=100, device=CPU) == 5
+    monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 2 * 5 * 8192 + 99)
+    assert blocks_of(settings()) == 5
     monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 100)
     with pytest.raises(ConfigError, match="no block of 8192 bytes fits"):
-        size_pool(settings(), TINY, max_model_len=100, device=CPU)
+        blocks_of(settings())
 
 
 def test_a_pool_of_given_size_is_rounded_down_to_whole_blocks():
-    config = settings(kv_pool_tokens=47)
-    assert size_pool(config, TINY, max_model_len=100, device=CPU) == 2
+    assert blocks_of(settings(kv_pool_tokens=47)) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_pool_is_as_large_as_its_blocks(dtype: torch.dtype):
+    cache = PagedKVCache(TINY, num_blocks=6, block_size=3, device=CPU, dtype=dtype)
+    block = block_bytes(TINY, block_size=3, dtype=dtype)
+    assert cache.keys.nbytes + cache.values.nbytes == 6 * block
+
+
+def test_a_containers_limit_leaves_what_is_not_used_or_can_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(kv_cache, "_CONTROL_GROUP", tmp_path)
+    monkeypatch.setattr(kv_cache, "_host_available", lambda: 10_000)
+    assert available_bytes(CPU) == 10_000, "no control group"
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    assert available_bytes(CPU) == 100, "nothing is known of files"
+    (tmp_path / "memory.stat").write_text(
+        "anon 200\nfile 700\ninactive_anon 5\ninactive_file 600\nactive_file 100\n"
+    )
+    assert available_bytes(CPU) == 700
+    (tmp_path / "memory.current").write_text("2000\n")
+    assert available_bytes(CPU) == 0
+    (tmp_path / "memory.max").write_text("max\n")
+    assert available_bytes(CPU) == 10_000, "no limit"
 
 
 def test_this_machine_has_memory():

@@ -27,6 +27,8 @@ _TOKENS_PER_CALL = 512
 _CACHE_LINE = 16  # floats
 _NO_BLOCK = -1
 _FAULTS = {1: "token id", 2: "position", 3: "sequence", 4: "block", 5: "wanted token"}
+_CPU = torch.device("cpu")
+_DTYPE = torch.float32  # of everything the kernels read or write
 
 
 class CompiledBackend:
@@ -57,8 +59,8 @@ class CompiledBackend:
             config.rope,
             config.head_dim,
             positions=max_positions,
-            device=torch.device("cpu"),
-            dtype=torch.float32,
+            device=_CPU,
+            dtype=_DTYPE,
         )
         self._layers = (Layer * config.num_layers)()
         self._model = Model(
@@ -76,7 +78,7 @@ class CompiledBackend:
             positions=max_positions,
         )
         self._pool: tuple[torch.Tensor, torch.Tensor]
-        self._workspace = torch.empty(0)
+        self._workspace = _floats(0)
         self._logits = self._new_logits(0)
 
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
@@ -119,18 +121,27 @@ class CompiledBackend:
         place[: len(weight)] = weight
         return place.data_ptr()
 
+    def block_bytes(self, block_size: int) -> int:
+        """Bytes of one block of the pool, all layers."""
+        config = self._config
+        features = config.num_layers * config.num_kv_heads * config.head_dim
+        return features * (self._key_lanes(block_size) + block_size) * _DTYPE.itemsize
+
     def reserve(self, *, num_blocks: int, block_size: int) -> None:
         """Make the KV pool. It is never initialised: the kernels read only what was written."""
-        config, lanes = self._config, self._kernels.lanes
-        key_lanes = -(-block_size // lanes) * lanes
+        config = self._config
         heads = (config.num_layers, num_blocks, config.num_kv_heads)
-        keys = torch.empty(*heads, config.head_dim, key_lanes)
-        values = torch.empty(*heads, block_size, config.head_dim)
+        keys = _floats(*heads, config.head_dim, self._key_lanes(block_size))
+        values = _floats(*heads, block_size, config.head_dim)
         self._pool = (keys, values)
         self._model.keys = keys.data_ptr()
         self._model.values = values.data_ptr()
         self._model.num_blocks = num_blocks
         self._model.block_size = block_size
+
+    def _key_lanes(self, block_size: int) -> int:
+        """Tokens that a block has room for in its keys, which lie in whole registers."""
+        return -(-block_size // self._kernels.lanes) * self._kernels.lanes
 
     def run(self, plan: SchedulerOutput) -> torch.Tensor:
         """Compute a step.
@@ -187,13 +198,18 @@ class CompiledBackend:
 
     def _new_logits(self, rows: int) -> torch.Tensor:
         # A cache line more than whole panels, so that rows do not fall into the same cache sets.
-        return torch.empty(rows, self._kernels.padded(self._config.vocab_size) + _CACHE_LINE)
+        return _floats(rows, self._kernels.padded(self._config.vocab_size) + _CACHE_LINE)
 
     def _workspace_for(self, threads: int) -> torch.Tensor:
         size = self._kernels.workspace(self._model, tokens=_TOKENS_PER_CALL, threads=threads)
         if size > len(self._workspace):
-            self._workspace = torch.empty(size)
+            self._workspace = _floats(size)
         return self._workspace
+
+
+def _floats(*shape: int) -> torch.Tensor:
+    """Memory for the kernels, whatever torch's default dtype and device are."""
+    return torch.empty(shape, device=_CPU, dtype=_DTYPE)
 
 
 def _flatten_tables(rows: Sequence[ScheduledRow]) -> "tuple[array[int], int]":

@@ -13,6 +13,7 @@ process would be two pools of threads that spin against each other.
 import hashlib
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -66,7 +67,24 @@ INSTRUCTION_SETS = (
 
 
 class CannotCompile(Exception):
-    """Why there are no compiled kernels here."""
+    """Why there are no compiled kernels here: another machine, or no compiler."""
+
+
+class CompilerFailed(CannotCompile):
+    """There is a compiler, and it did not take the sources."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Compiled:
+    """What came of compiling.
+
+    Attributes:
+        libraries: Paths of the libraries, at least one.
+        faults: Of each instruction set that has none, why.
+    """
+
+    libraries: tuple[Path, ...]
+    faults: tuple[str, ...]
 
 
 def sources_digest() -> str:
@@ -77,61 +95,80 @@ def sources_digest() -> str:
     return digest.hexdigest()
 
 
-def compile_kernels(into: Path) -> list[Path]:
-    """Compile a library for each instruction set.
+def compile_kernels(into: Path) -> Compiled:
+    """Compile a library for each instruction set, each whatever becomes of the others.
 
     Args:
         into: Folder that gets the libraries.
 
-    Returns:
-        Their paths.
-
     Raises:
-        CannotCompile: When this is no machine to compile for, or there is no compiler that can.
+        CannotCompile: When this is no machine to compile for, or there is no compiler.
+        CompilerFailed: When no instruction set could be compiled.
+        OSError: When the compiler cannot be run or a file not be written.
     """
     machine = platform.machine().lower()
     if sys.platform != "linux" or machine not in ("x86_64", "amd64"):
         raise CannotCompile(f"the kernels are for Linux on x86-64, not {sys.platform} on {machine}")
     compiler = _find_compiler()
+    libraries: list[Path] = []
+    faults: list[str] = []
     with tempfile.TemporaryDirectory() as scratch:
-        built = [_compile(compiler, target, Path(scratch)) for target in INSTRUCTION_SETS]
-        return [_move_into(into, library) for library in built]
+        for target in INSTRUCTION_SETS:
+            try:
+                library = _compile(compiler, target, Path(scratch))
+            except CompilerFailed as failure:
+                faults.append(f"{target.name}: {failure}")
+            else:
+                libraries.append(_move_into(into, library))
+    if not libraries:
+        raise CompilerFailed("\n".join(faults))
+    return Compiled(libraries=tuple(libraries), faults=tuple(faults))
 
 
 def _move_into(folder: Path, library: Path) -> Path:
-    """Put a library in its place at once: a running process may have the one before it mapped."""
-    arriving = Path(shutil.copy2(library, folder / f".{library.name}"))
-    return arriving.replace(folder / library.name)
+    """Put a library in its place at once.
+
+    A running process may have the one before it mapped, and another may be compiling as well.
+    """
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".arriving-") as door:
+        return Path(shutil.copy2(library, door)).replace(folder / library.name)
 
 
-def _find_compiler() -> str:
-    asked = os.environ.get("CXX")
-    for name in [asked] if asked else ["g++", "c++", "clang++"]:
-        if found := shutil.which(name):
-            return found
+def _find_compiler() -> list[str]:
+    """The compiler's command, as ``CXX`` has it: a program, and perhaps arguments for it."""
+    asked = os.environ.get("CXX", "").strip()
+    try:
+        commands = [shlex.split(asked)] if asked else [["g++"], ["c++"], ["clang++"]]
+    except ValueError as error:
+        raise CannotCompile(f"CXX={asked!r} is no command: {error}") from error
+    for program, *arguments in commands:
+        if found := shutil.which(program):
+            return [found, *arguments]
     raise CannotCompile(f"there is no C++ compiler ({asked or 'g++, c++, clang++'})")
 
 
-def _compile(compiler: str, target: InstructionSet, scratch: Path) -> Path:
+def _compile(compiler: Sequence[str], target: InstructionSet, scratch: Path) -> Path:
     digest = f'-DNANOSERVE_SOURCES="{sources_digest()}"'
     objects = []
     for source in sorted(FOLDER.glob("*.cpp")):
         objects.append(scratch / f"{target.name}-{source.stem}.o")
-        _run([compiler, *_FLAGS, *target.flags, digest, "-c", str(source), "-o", str(objects[-1])])
+        _run([*compiler, *_FLAGS, *target.flags, digest, "-c", str(source), "-o", str(objects[-1])])
     library = scratch / target.library
-    _run([compiler, "-shared", *map(str, objects), "-o", str(library)])
+    _run([*compiler, "-shared", *map(str, objects), "-o", str(library)])
     return library
 
 
 def _run(command: Sequence[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        raise CannotCompile(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
+        raise CompilerFailed(f"{' '.join(command)} failed:\n{done.stderr.strip()}")
 
 
 if __name__ == "__main__":
     try:
-        for made in compile_kernels(FOLDER):
-            print(made)  # noqa: T201
-    except CannotCompile as reason:
+        made = compile_kernels(FOLDER)
+    except (CannotCompile, OSError) as reason:
         sys.exit(f"no kernels were compiled: {reason}")
+    print(*made.libraries, sep="\n")  # noqa: T201
+    if made.faults:
+        sys.exit("not compiled, " + "\nnot compiled, ".join(made.faults))

@@ -183,8 +183,8 @@ class KernelLibrary:
         ``rows`` is ``[rows, width]``, float32 on the CPU, and the rows may be any distance apart.
         """
         count, width = rows.shape
-        indices = torch.empty(count, dtype=torch.int64)
-        values = torch.empty(count)
+        indices = torch.empty(count, device="cpu", dtype=torch.int64)
+        values = torch.empty(count, device="cpu", dtype=torch.float32)
         self._argmax(
             *(rows.data_ptr(), rows.stride(0), count, width),
             *(indices.data_ptr(), values.data_ptr(), torch.get_num_threads()),
@@ -194,17 +194,31 @@ class KernelLibrary:
 
 @cache
 def load_kernels() -> KernelLibrary:
-    """The kernels for this processor's widest instruction set.
+    """The kernels for the widest instruction set of this processor that a library is there for.
 
     Raises:
-        KernelsUnavailable: When there are none.
+        KernelsUnavailable: When there are none; says of every instruction set why.
     """
     capability = torch.backends.cpu.get_cpu_capability().lower()
-    for instruction_set in INSTRUCTION_SETS:
-        if instruction_set.name == capability:
-            return KernelLibrary(instruction_set)
-    known = " or ".join(instruction_set.name for instruction_set in INSTRUCTION_SETS)
-    raise KernelsUnavailable(f"they need {known}, and this processor's capability is {capability}")
+    names = [instruction_set.name for instruction_set in INSTRUCTION_SETS]
+    if capability not in names:
+        raise KernelsUnavailable(
+            f"they need {' or '.join(names)}, and this processor's capability is {capability}"
+        )
+    faults: list[str] = []
+    # The sets are listed widest first, and a processor that has one has those behind it.
+    for instruction_set in INSTRUCTION_SETS[names.index(capability) :]:
+        try:
+            library = KernelLibrary(instruction_set)
+        except KernelsUnavailable as reason:
+            faults.append(str(reason))
+            continue
+        if faults:
+            _log.warning(
+                "the kernels for %s run, no wider ones: %s", instruction_set.name, "; ".join(faults)
+            )
+        return library
+    raise KernelsUnavailable("; ".join(faults))
 
 
 def _openmp_of_torch() -> ctypes.CDLL:

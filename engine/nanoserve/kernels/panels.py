@@ -24,15 +24,16 @@ class WeightMemory:
     """
 
     def __init__(self) -> None:
-        self._chunk = torch.empty(0)
+        # All of them, as long as this object lives: the kernels know a piece by its address alone.
+        self._chunks: list[torch.Tensor] = []
         self._used = 0
 
     def take(self, size: int) -> torch.Tensor:
-        """``size`` floats, zeroed."""
-        if self._used + size > len(self._chunk):
-            self._chunk = _reserve(max(size * 4, _CHUNK_BYTES))
+        """``size`` floats, zeroed, in memory that lives as long as this object."""
+        if not self._chunks or self._used + size > len(self._chunks[-1]):
+            self._chunks.append(_reserve(max(size * 4, _CHUNK_BYTES)))
             self._used = 0
-        piece = self._chunk[self._used : self._used + size]
+        piece = self._chunks[-1][self._used : self._used + size]
         self._used += -(-size // _ALIGNMENT) * _ALIGNMENT
         return piece
 
@@ -54,7 +55,7 @@ class PackedMatrix:
 
     Attributes:
         panels: ``[panels, inputs, width]``.
-        matrix: The same for the kernels; valid as long as this object lives.
+        matrix: The same for the kernels; valid as long as the memory lives.
     """
 
     def __init__(self, weight: torch.Tensor, *, width: int, memory: WeightMemory) -> None:

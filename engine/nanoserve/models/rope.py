@@ -12,15 +12,18 @@ import torch
 
 from nanoserve.models.model_config import Llama3RopeScaling, RopeConfig
 
+_CPU = torch.device("cpu")
+
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int) -> torch.Tensor:
-    """Angle per position of each pair, ``[head_dim / 2]``, float32."""
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
+    """Angle per position of each pair, ``[head_dim / 2]``, float32 on the CPU."""
+    exponents = torch.arange(0, head_dim, 2, device=_CPU, dtype=torch.int64).float() / head_dim
     frequencies = 1.0 / (rope.theta**exponents)
     if rope.scaling is not None:
         return _stretch(frequencies, rope.scaling)
     if rope.frequency_divisors is not None:
-        return frequencies / torch.tensor(rope.frequency_divisors)
+        divisors = torch.tensor(rope.frequency_divisors, device=_CPU, dtype=torch.float32)
+        return frequencies / divisors
     return frequencies
 
 
@@ -48,7 +51,8 @@ def rope_table(
     dtype: torch.dtype,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosines and sines of every position, each ``[positions, 1, head_dim]``."""
-    angles = torch.arange(positions).float()[:, None] * inverse_frequencies(rope, head_dim)
+    places = torch.arange(positions, device=_CPU, dtype=torch.int64).float()
+    angles = places[:, None] * inverse_frequencies(rope, head_dim)
     both_halves = torch.cat((angles, angles), dim=-1)[:, None]
     return both_halves.cos().to(device, dtype), both_halves.sin().to(device, dtype)
 

@@ -79,7 +79,12 @@ class SyntheticCheckpoint:
         """One tensor, float32 on the CPU."""
         shape = self._shapes[name]
         seed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "little", signed=True)
-        noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        noise = torch.randn(
+            shape,
+            generator=torch.Generator("cpu").manual_seed(seed),
+            device="cpu",
+            dtype=torch.float32,
+        )
         if len(shape) == 1:
             return 1 + 0.1 * noise
         return noise.div(shape[-1] ** 0.5)
