@@ -50,7 +50,7 @@ def write_gguf(
     architecture: str = "llama",
     quantised: gguf.GGMLQuantizationType | None = None,
     dtype: type[np.floating[Any]] = np.float32,
-    skip: str | None = None,
+    skip: str | None = None,  # a key, or a tensor
     more: Change | None = None,
 ) -> Path:
     """Write a reference model as a converter would."""
@@ -83,6 +83,8 @@ def write_gguf(
     }
     for name, tensor in reference.model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        if name == skip:
             continue
         stem = name.removesuffix(".weight")
         layer = ""
@@ -196,6 +198,60 @@ def test_another_rope_scaling_is_refused(reference: Any, tmp_path: Path):
     path = write_gguf(reference, tmp_path / "model.gguf", more=yarn)
     with pytest.raises(UnsupportedModel, match="rope scaling 'yarn'"):
         GgufCheckpoint(path)
+
+
+@pytest.mark.parametrize("key", ["llama.rope.scale_linear", "llama.rope.scaling.factor"])
+def test_linear_rope_scaling_without_a_type_is_refused(key: str, reference: Any, tmp_path: Path):
+    scaled = write_gguf(
+        reference, tmp_path / "scaled.gguf", more=lambda writer: writer.add_float32(key, 4.0)
+    )
+    with pytest.raises(UnsupportedModel, match=rf"linear rope scaling \({key}=4\.0\) is not"):
+        GgufCheckpoint(scaled)
+    plain = write_gguf(
+        reference, tmp_path / "plain.gguf", more=lambda writer: writer.add_float32(key, 1.0)
+    )
+    assert GgufCheckpoint(plain).config.head_dim == 16
+
+
+def test_a_partial_rotary_embedding_is_refused(reference: Any, tmp_path: Path):
+    def rotated(features: int) -> GgufCheckpoint:
+        return GgufCheckpoint(
+            write_gguf(
+                reference,
+                tmp_path / f"{features}.gguf",
+                more=lambda writer: writer.add_rope_dimension_count(features),
+            )
+        )
+
+    assert rotated(16).config.head_dim == 16
+    with pytest.raises(UnsupportedModel, match=r"\(llama\.rope\.dimension_count=8 of 16 features"):
+        rotated(8)
+
+
+def test_one_of_several_files_is_refused(reference: Any, tmp_path: Path):
+    path = write_gguf(
+        reference,
+        tmp_path / "model.gguf",
+        skip="model.embed_tokens.weight",
+        more=lambda writer: writer.add_uint16("split.count", 3),
+    )
+    with pytest.raises(UnsupportedModel, match=r"is one of 3 files \(split\.count\)"):
+        GgufCheckpoint(path)
+
+
+def test_a_missing_embedding_is_named(reference: Any, tmp_path: Path):
+    path = write_gguf(reference, tmp_path / "model.gguf", skip="model.embed_tokens.weight")
+    with pytest.raises(WeightsMismatch, match=r"tensor 'token_embd\.weight' is missing"):
+        GgufCheckpoint(path)
+
+
+def test_the_end_of_a_turn_or_message_ends_an_answer_as_well(reference: Any, tmp_path: Path):
+    def ends(writer: gguf.GGUFWriter) -> None:
+        writer.add_eot_token_id(12)
+        writer.add_eom_token_id(13)
+
+    config = GgufCheckpoint(write_gguf(reference, tmp_path / "model.gguf", more=ends)).config
+    assert config.eos_token_ids == {11, 12, 13}
 
 
 def test_a_missing_key_is_named(reference: Any, tmp_path: Path):

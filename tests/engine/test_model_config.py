@@ -104,14 +104,71 @@ def test_what_would_run_nearly_right_is_refused(
         (b"{", "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
         (b"[1]", "holds a list, not an object"),
-        (b'{"model_type": "llama", "num_attention_heads": 4}', "key 'vocab_size' is missing"),
+        (b'{"model_type": "llama", "num_attention_heads": 4}', "key 'hidden_size' is missing"),
+        (b'{"vocab_size": %s}' % (b"9" * 5000), "not valid JSON"),
     ],
+    ids=["cut off", "not UTF-8", "a list", "a missing key", "a number beyond all bounds"],
 )
 def test_a_damaged_config_says_where_and_what(tmp_path: Path, content: bytes, message: str):
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(WeightsMismatch, match=message) as caught:
         read_model_config(tmp_path)
     assert "config.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [None, "48", 48.0, 0, -1, True, [48]], ids=str)
+@pytest.mark.parametrize(
+    "key",
+    [
+        "vocab_size",
+        "hidden_size",
+        "intermediate_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "max_position_embeddings",
+    ],
+)
+def test_a_size_that_is_no_size_is_named(tmp_path: Path, key: str, value: object):
+    folder = write(tmp_path, **{key: value})
+    if value is None and key in ("num_key_value_heads", "head_dim"):
+        assert read_model_config(folder).head_dim == 16, "null is left out"
+        return
+    with pytest.raises(WeightsMismatch) as caught:
+        read_model_config(folder)
+    shown = "null" if value is None else repr(value)
+    wanted = f"config.json: '{key}' must be an integer of at least 1, not {shown}"
+    assert wanted in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"rms_norm_eps": None}, "'rms_norm_eps' must be a number above 0, not null"),
+        ({"rms_norm_eps": "1e-5"}, "'rms_norm_eps' must be a number above 0, not '1e-5'"),
+        ({"rope_theta": 0}, "'rope_theta' must be a number above 0, not 0"),
+        ({"rope_theta": 10**400}, "'rope_theta' must be a number above 0, not 1000"),
+        ({"rope_scaling": "llama3"}, "'rope_scaling' must be an object, not 'llama3'"),
+        ({"rope_parameters": [1]}, r"'rope_parameters' must be an object, not \[1\]"),
+        (
+            {"rope_scaling": {"type": "llama3", **LLAMA3, "low_freq_factor": 0}},
+            "'low_freq_factor' must be a number above 0, not 0",
+        ),
+        ({"rope_scaling": {"type": "llama3"}}, "key 'factor' is missing"),
+        ({"tie_word_embeddings": "no"}, "'tie_word_embeddings' must be true or false, not 'no'"),
+        ({"eos_token_id": "2"}, "'eos_token_id' must be an integer or a list of them, not '2'"),
+        ({"eos_token_id": [2, None]}, r"'eos_token_id' must be .*, not \[2, None\]"),
+    ],
+)
+def test_a_value_of_another_kind_is_named(tmp_path: Path, change: dict[str, Any], message: str):
+    with pytest.raises(WeightsMismatch, match=rf"config\.json: {message}"):
+        read_model_config(write(tmp_path, **change))
+
+
+def test_a_bad_eos_of_the_generation_config_names_that_file(tmp_path: Path):
+    with pytest.raises(WeightsMismatch, match=r"generation_config\.json: 'eos_token_id' must be"):
+        read_model_config(write(tmp_path, {"eos_token_id": "</s>"}))
 
 
 def test_a_folder_without_a_config_is_no_checkpoint(tmp_path: Path):

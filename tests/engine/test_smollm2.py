@@ -121,9 +121,19 @@ def test_text_that_is_no_text_is_refused_alone(llm: LLM):
     assert len(good.token_ids) == 1
 
 
-def test_the_models_own_eos_ends_an_answer(llm: LLM):
+def test_the_models_own_eos_ends_an_answer_where_generate_ends_it(llm: LLM, hf: Any):
     chat = "<|im_start|>user\nWhat is 2+2?<|im_end|>\n<|im_start|>assistant\n"
     (output,) = llm.generate([chat], SamplingParams(max_tokens=60))
+    prompt = output.prompt_token_ids
+    generated = hf.generate(
+        torch.tensor([prompt]),
+        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+        max_new_tokens=60,
+        do_sample=False,
+        eos_token_id=hf.config.eos_token_id,
+        pad_token_id=0,
+    )
+    assert output.token_ids == generated[0, len(prompt) :].tolist()
+    assert output.token_ids[-1] == hf.config.eos_token_id
     assert output.finish_reason == "stop"
-    assert output.token_ids[-1] == 2
-    assert output.text == "The answer is 4."
+    assert len(output.token_ids) < 60

@@ -11,6 +11,7 @@ import pytest
 import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 from safetensors.torch import load_file, save_file
+from transformers import LlamaForCausalLM
 
 from nanoserve import LLM, SamplingParams
 from nanoserve.errors import ModelNotFound, WeightsMismatch
@@ -62,6 +63,30 @@ def test_a_damaged_index_is_named(folder: Path, content: str):
     (folder / "model.safetensors.index.json").write_text(content)
     with pytest.raises(WeightsMismatch, match=r"model\.safetensors\.index\.json has no readable"):
         SafetensorsCheckpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"), [(3, "3"), (None, "None"), ([], r"\[\]"), ("", "''")], ids=str
+)
+def test_an_index_that_does_not_name_files_says_so(folder: Path, value: object, shown: str):
+    files = shard(folder)
+    index = {"weight_map": {**files, "lm_head.weight": value}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(WeightsMismatch, match=rf"'weight_map' must name files, and has {shown}$"):
+        SafetensorsCheckpoint(folder)
+
+
+def test_of_a_single_file_and_shards_the_single_file_is_the_model_as_for_transformers(
+    folder: Path,
+):
+    single = load_file(folder / "model.safetensors")
+    shard(folder)
+    other = {name: tensor + 1 for name, tensor in single.items()}
+    save_file(other, folder / "model.safetensors", metadata={"format": "pt"})
+    reference = LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    wanted = weights_digest(reference.state_dict().items())
+    assert LLM(str(folder)).engine.weights_digest == wanted
+    assert wanted == weights_digest(other.items())
 
 
 def test_a_folder_without_weights_says_so(folder: Path):

@@ -6,6 +6,7 @@ a table, ``rope_freqs.weight``, which divides the frequencies. The head is tied 
 when ``output.weight`` is absent.
 """
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import torch
 from gguf import GGUFReader, ReaderTensor, dequantize
 
 from nanoserve.errors import ModelNotFound, UnsupportedModel, WeightsMismatch
+from nanoserve.models.digest import EMBEDDING, HEAD
 from nanoserve.models.model_config import ModelConfig, RopeConfig
 from nanoserve.tokenizer import TokenizerSource
 
@@ -36,6 +38,8 @@ _PER_LAYER = {
 }
 _ROPE_FREQS = "rope_freqs.weight"
 _LAYER_TENSOR = re.compile(r"blk\.(\d+)\.(\w+)\.weight")
+# The end of a text, of a turn, and of a message to a tool: each ends an answer.
+_EOS_KEYS = tuple(f"tokenizer.ggml.{kind}_token_id" for kind in ("eos", "eot", "eom"))
 
 
 class GgufCheckpoint:
@@ -43,8 +47,9 @@ class GgufCheckpoint:
 
     Raises:
         ModelNotFound: When there is no such file.
-        UnsupportedModel: When the architecture is another, or a tensor has no place in it.
-        WeightsMismatch: When the file is no GGUF, or lacks a key.
+        UnsupportedModel: When the architecture is another, a tensor has no place in it, or the
+            file is one of several.
+        WeightsMismatch: When the file is no GGUF, or lacks a key or the embedding.
     """
 
     def __init__(self, path: Path) -> None:
@@ -55,6 +60,12 @@ class GgufCheckpoint:
         except (ValueError, IndexError) as error:
             raise WeightsMismatch(f"{path} is not a readable GGUF file: {error}") from error
         self._path = path
+        parts = self._field("split.count")
+        if parts is not None and parts > 1:
+            raise UnsupportedModel(
+                f"{path} is one of {parts} files (split.count), which are not read together: merge "
+                "them with llama-gguf-split --merge"
+            )
         tensors = {tensor.name: tensor for tensor in self._reader.tensors}
         divisors = tensors.pop(_ROPE_FREQS, None)
         self._tensors = {self._hf_name(name): tensor for name, tensor in tensors.items()}
@@ -99,28 +110,47 @@ class GgufCheckpoint:
             raise UnsupportedModel(
                 f"{self._path}: architecture {architecture!r} is not implemented; 'llama' is"
             )
-        scaling = self._field("llama.rope.scaling.type")
-        if scaling not in (None, "none"):
-            raise UnsupportedModel(f"{self._path}: rope scaling {scaling!r} is not implemented")
+        if EMBEDDING not in self._tensors:
+            raise WeightsMismatch(f"{self._path}: tensor 'token_embd.weight' is missing")
         hidden, heads = self._llama("embedding_length"), self._llama("attention.head_count")
-        eos = self._field("tokenizer.ggml.eos_token_id")
-        rope = RopeConfig(
-            theta=self._field("llama.rope.freq_base") or 10_000.0,
-            frequency_divisors=None if divisors is None else tuple(_to_torch(divisors).tolist()),
-        )
+        head_dim = self._field("llama.attention.key_length") or hidden // heads
         return ModelConfig(
-            vocab_size=int(self._tensors["model.embed_tokens.weight"].shape[1]),
+            vocab_size=int(self._tensors[EMBEDDING].shape[1]),
             hidden_size=hidden,
             intermediate_size=self._llama("feed_forward_length"),
             num_layers=self._llama("block_count"),
             num_heads=heads,
             num_kv_heads=self._field("llama.attention.head_count_kv") or heads,
-            head_dim=self._field("llama.attention.key_length") or hidden // heads,
+            head_dim=head_dim,
             rms_norm_eps=self._llama("attention.layer_norm_rms_epsilon"),
-            rope=rope,
+            rope=self._read_rope(head_dim, divisors),
             max_position=self._llama("context_length"),
-            tie_word_embeddings="lm_head.weight" not in self._tensors,
-            eos_token_ids=frozenset() if eos is None else frozenset({eos}),
+            tie_word_embeddings=HEAD not in self._tensors,
+            eos_token_ids=frozenset(
+                eos for key in _EOS_KEYS if (eos := self._field(key)) is not None
+            ),
+        )
+
+    def _read_rope(self, head_dim: int, divisors: ReaderTensor | None) -> RopeConfig:
+        scaling = self._field("llama.rope.scaling.type")
+        if scaling not in (None, "none"):
+            raise UnsupportedModel(f"{self._path}: rope scaling {scaling!r} is not implemented")
+        # Without a type, a factor means linear scaling; the older key never had a type.
+        for key in ("llama.rope.scaling.factor", "llama.rope.scale_linear"):
+            factor = self._field(key)
+            if factor is not None and not math.isclose(factor, 1.0):
+                raise UnsupportedModel(
+                    f"{self._path}: linear rope scaling ({key}={factor}) is not implemented"
+                )
+        rotated = self._field("llama.rope.dimension_count")
+        if rotated not in (None, head_dim):
+            raise UnsupportedModel(
+                f"{self._path}: a partial rotary embedding (llama.rope.dimension_count={rotated} "
+                f"of {head_dim} features) is not implemented"
+            )
+        return RopeConfig(
+            theta=self._field("llama.rope.freq_base") or 10_000.0,
+            frequency_divisors=None if divisors is None else tuple(_to_torch(divisors).tolist()),
         )
 
     def _find_tokenizer(self) -> TokenizerSource | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nanoserve._checks import are_integers, is_flag, is_integer, is_number, shown
 from nanoserve.errors import ModelNotFound, UnsupportedModel, WeightsMismatch
 
 DEFAULT_ROPE_THETA = 10_000.0
@@ -129,36 +130,38 @@ def read_model_config(folder: Path) -> ModelConfig:
     Raises:
         ModelNotFound: When there is no ``config.json``.
         UnsupportedModel: When the model needs something that is not implemented.
-        WeightsMismatch: When a file is not the JSON object it should be, or lacks a key.
+        WeightsMismatch: When a file is not the JSON object it should be, lacks a key, or has a
+            value of another kind.
     """
     path = folder / "config.json"
     if not path.is_file():
         raise ModelNotFound(f"{folder} has no config.json: not a Hugging Face checkpoint folder")
     raw = _read_object(path)
     generation = folder / "generation_config.json"
-    eos = _read_object(generation).get("eos_token_id") if generation.is_file() else None
-    if eos is None:
-        eos = raw.get("eos_token_id")
-    try:
-        return _parse(raw, _as_ids(eos), path)
-    except KeyError as missing:
-        raise WeightsMismatch(f"{path}: key {missing} is missing") from None
+    asked = _read_object(generation) if generation.is_file() else {}
+    if asked.get("eos_token_id") is not None:
+        return _parse(raw, _read_ids(asked, generation), path)
+    return _parse(raw, _read_ids(raw, path), path)
 
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
         raise WeightsMismatch(f"{path} is not valid JSON: {error}") from error
     if not isinstance(raw, dict):
         raise WeightsMismatch(f"{path} holds a {type(raw).__name__}, not an object")
     return raw
 
 
-def _as_ids(value: object) -> frozenset[int]:
+def _read_ids(raw: Mapping[str, Any], path: Path) -> frozenset[int]:
+    value = raw.get("eos_token_id")
     if value is None:
         return frozenset()
-    return frozenset(value if isinstance(value, list) else [value])
+    ids = value if isinstance(value, list) else [value]
+    if not are_integers(ids):
+        raise _of_another_kind(path, "eos_token_id", "an integer or a list of them", value)
+    return frozenset(ids)
 
 
 def _parse(raw: Mapping[str, Any], eos: frozenset[int], path: Path) -> ModelConfig:
@@ -169,26 +172,34 @@ def _parse(raw: Mapping[str, Any], eos: frozenset[int], path: Path) -> ModelConf
     for key, wanted in {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}.items():
         if raw.get(key, wanted) != wanted:
             raise UnsupportedModel(f"{path}: {key}={raw[key]!r} is not implemented; {wanted!r} is")
-    num_heads = raw["num_attention_heads"]
+    tied = raw.get("tie_word_embeddings", False)
+    if not is_flag(tied):
+        raise _of_another_kind(path, "tie_word_embeddings", "true or false", tied)
+    num_heads = _integer(raw, "num_attention_heads", path)
+    hidden_size = _integer(raw, "hidden_size", path)
     return ModelConfig(
-        vocab_size=raw["vocab_size"],
-        hidden_size=raw["hidden_size"],
-        intermediate_size=raw["intermediate_size"],
-        num_layers=raw["num_hidden_layers"],
+        vocab_size=_integer(raw, "vocab_size", path),
+        hidden_size=hidden_size,
+        intermediate_size=_integer(raw, "intermediate_size", path),
+        num_layers=_integer(raw, "num_hidden_layers", path),
         num_heads=num_heads,
-        num_kv_heads=raw.get("num_key_value_heads") or num_heads,
-        head_dim=raw.get("head_dim") or raw["hidden_size"] // num_heads,
-        rms_norm_eps=raw["rms_norm_eps"],
+        num_kv_heads=_integer(raw, "num_key_value_heads", path, otherwise=num_heads),
+        head_dim=_integer(raw, "head_dim", path, otherwise=hidden_size // num_heads),
+        rms_norm_eps=_number(raw, "rms_norm_eps", path),
         rope=_parse_rope(raw, path),
-        max_position=raw["max_position_embeddings"],
-        tie_word_embeddings=raw.get("tie_word_embeddings", False),
+        max_position=_integer(raw, "max_position_embeddings", path),
+        tie_word_embeddings=tied,
         eos_token_ids=eos,
     )
 
 
 def _parse_rope(raw: Mapping[str, Any], path: Path) -> RopeConfig:
-    rope = raw.get("rope_parameters") or raw.get("rope_scaling") or {}
-    theta = rope.get("rope_theta", raw.get("rope_theta", DEFAULT_ROPE_THETA))
+    key = "rope_parameters" if raw.get("rope_parameters") else "rope_scaling"
+    rope = raw.get(key) or {}
+    if not isinstance(rope, dict):
+        raise _of_another_kind(path, key, "an object", rope)
+    at_the_top = _number(raw, "rope_theta", path, otherwise=DEFAULT_ROPE_THETA)
+    theta = _number(rope, "rope_theta", path, otherwise=at_the_top)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise UnsupportedModel(f"{path}: a partial rotary embedding is not implemented")
@@ -196,10 +207,44 @@ def _parse_rope(raw: Mapping[str, Any], path: Path) -> RopeConfig:
         return RopeConfig(theta=theta)
     if kind == "llama3":
         scaling = Llama3RopeScaling(
-            factor=rope["factor"],
-            low_freq_factor=rope["low_freq_factor"],
-            high_freq_factor=rope["high_freq_factor"],
-            original_max_position=rope["original_max_position_embeddings"],
+            factor=_number(rope, "factor", path),
+            low_freq_factor=_number(rope, "low_freq_factor", path),
+            high_freq_factor=_number(rope, "high_freq_factor", path),
+            original_max_position=_integer(rope, "original_max_position_embeddings", path),
         )
         return RopeConfig(theta=theta, scaling=scaling)
     raise UnsupportedModel(f"{path}: rope_type {kind!r} is not implemented; default and llama3 are")
+
+
+def _integer(raw: Mapping[str, Any], key: str, path: Path, *, otherwise: int | None = None) -> int:
+    """A size; ``otherwise`` where the key is absent or null, and may be."""
+    value = _value(raw, key, path, otherwise)
+    if not is_integer(value) or value < 1:
+        raise _of_another_kind(path, key, "an integer of at least 1", value)
+    size: int = value
+    return size
+
+
+def _number(
+    raw: Mapping[str, Any], key: str, path: Path, *, otherwise: float | None = None
+) -> float:
+    """A number above zero; ``otherwise`` where the key is absent or null, and may be."""
+    value = _value(raw, key, path, otherwise)
+    if not is_number(value) or value <= 0:
+        raise _of_another_kind(path, key, "a number above 0", value)
+    number: float = value
+    return number
+
+
+def _value(raw: Mapping[str, Any], key: str, path: Path, otherwise: float | None) -> Any:
+    value = raw.get(key)
+    if value is None and otherwise is not None:
+        return otherwise
+    if key not in raw:
+        raise WeightsMismatch(f"{path}: key {key!r} is missing")
+    return value
+
+
+def _of_another_kind(path: Path, key: str, wanted: str, value: object) -> WeightsMismatch:
+    given = "null" if value is None else shown(value)
+    return WeightsMismatch(f"{path}: {key!r} must be {wanted}, not {given}")

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import torch
 from safetensors import SafetensorError, safe_open
 
+from nanoserve._checks import is_text, shown
 from nanoserve.errors import ModelNotFound, WeightsMismatch
 from nanoserve.models.digest import HEAD, WeightsDigest
 from nanoserve.models.gguf_checkpoint import GgufCheckpoint
@@ -54,7 +55,8 @@ class Checkpoint(Protocol):
 class SafetensorsCheckpoint:
     """A folder with ``config.json`` and ``model.safetensors``, or shards and their index.
 
-    Files are mapped, not read: a tensor costs memory when it is used.
+    Where it has both, the single file is the model, as it is for transformers. Files are mapped,
+    not read: a tensor costs memory when it is used.
 
     Raises:
         ModelNotFound: When the folder lacks the config or the weights.
@@ -94,17 +96,20 @@ def _tensors_in(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 def _weight_files(folder: Path) -> list[Path]:
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise WeightsMismatch(f"{index} has no readable 'weight_map': {error!r}") from error
-        return [folder / shard for shard in sorted(shards)]
     single = folder / "model.safetensors"
     if single.is_file():
         return [single]
-    raise ModelNotFound(f"{folder} has neither model.safetensors nor {index.name}")
+    index = folder / "model.safetensors.index.json"
+    if not index.is_file():
+        raise ModelNotFound(f"{folder} has neither model.safetensors nor {index.name}")
+    try:
+        shards = list(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        raise WeightsMismatch(f"{index} has no readable 'weight_map': {error!r}") from error
+    for shard in shards:
+        if not is_text(shard):
+            raise WeightsMismatch(f"{index}: 'weight_map' must name files, and has {shown(shard)}")
+    return [folder / shard for shard in sorted(set(shards))]
 
 
 def packaged_gguf() -> Path:
