@@ -2,8 +2,8 @@
 
 The reader trusts nothing. It takes a folder apart file by file, collects every fault of form, and
 returns a `ResultSet` only when there is none: columns as declared, every cell of its type, every
-key once, every token list equal to its digest, every file equal to the manifest's digest, every
-reference resolved, the sweep complete. What the rows *mean* is the gate's business.
+key once, every token list equal to its digest, every file as the manifest says, every reference
+resolved, the sweep complete. What the rows *mean* is the gate's business.
 
 Rows are named by their line in the file, the header being line 1, as an editor shows them; no cell
 holds a line break, so a row is a line.
@@ -303,6 +303,9 @@ class _FolderReader:
         listed = {file.name: file for file in manifest.files}
         for name in sorted(listed.keys() - set(names)):
             self.fault("REP007", MANIFEST, "lists an unknown file", column="files", value=name)
+        for name in sorted(listed):
+            if sum(file.name == name for file in manifest.files) > 1:
+                self.fault("REP007", MANIFEST, "lists a file twice", column="files", value=name)
         for name in names:
             if name == MANIFEST or name not in self.contents:
                 continue
@@ -310,14 +313,19 @@ class _FolderReader:
                 self.fault("REP007", MANIFEST, f"has no digest of {name}", column="files")
                 continue
             content = self.contents[name]
-            digest = hashlib.sha256(content).hexdigest()
-            if digest != listed[name].sha256:
-                self.fault(
-                    "REP007",
-                    name,
-                    f"is not the file of the manifest: its sha256 is {digest} ({len(content)} "
-                    f"bytes), the manifest's {listed[name].sha256} ({listed[name].bytes} bytes)",
-                )
+            found = {
+                "sha256": hashlib.sha256(content).hexdigest(),
+                "bytes": len(content),
+                "rows": None if name == PLAN else content.count(b"\n") - 1,
+            }
+            differing = [
+                f"{what} {value} (the manifest says {getattr(listed[name], what)})"
+                for what, value in found.items()
+                if value != getattr(listed[name], what)
+            ]
+            if differing:
+                message = f"is not the file of the manifest: it has {', '.join(differing)}"
+                self.fault("REP007", name, message)
 
 
 def _flaw(content: bytes) -> tuple[int | None, str, str] | None:

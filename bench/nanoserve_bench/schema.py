@@ -3,7 +3,8 @@
 The annotation of a field is its column's type: `int`, `float`, `bool` (0 or 1), `str`, a tuple of
 token ids or stamps (space-separated), holds (`acquired:released` pairs, space-separated), and each
 of them `| None` for a column that may be empty. A value that does not exist is an empty cell. Units
-stand in the column names. `results.py` is the only reader and the only writer.
+stand in the column names. `results.py` reads the files, `writer.py` writes them, and
+nothing else does either.
 """
 
 from __future__ import annotations

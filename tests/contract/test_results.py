@@ -277,6 +277,35 @@ def test_a_digest_removed_from_the_manifest_is_missed(folder: Path) -> None:
     assert [fault.message for fault in faults_of(folder)] == ["has no digest of trials.csv"]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "what"),
+    [
+        ("bytes", 1, "bytes {now} (the manifest says 1)"),
+        ("rows", 0, "rows {now} (the manifest says 0)"),
+        ("rows", None, "rows {now} (the manifest says None)"),
+    ],
+)
+def test_length_and_rows_of_the_manifest_hold_as_its_digest_does(
+    folder: Path, key: str, value: int | None, what: str
+) -> None:
+    document = json.loads((folder / "manifest.json").read_text())
+    (entry,) = [file for file in document["files"] if file["name"] == "trials.csv"]
+    now, entry[key] = entry[key], value
+    (folder / "manifest.json").write_text(json.dumps(document) + "\n")
+    (fault,) = faults_of(folder)
+    assert (fault.rule, fault.file) == ("REP007", "trials.csv")
+    assert fault.message.endswith(f"it has {what.format(now=now)}")
+
+
+def test_a_file_that_the_manifest_lists_twice_is_refused(folder: Path) -> None:
+    document = json.loads((folder / "manifest.json").read_text())
+    document["files"] = [dict(document["files"][3], sha256="f" * 64), *document["files"]]
+    (folder / "manifest.json").write_text(json.dumps(document) + "\n")
+    (fault,) = faults_of(folder)
+    assert (fault.rule, fault.message) == ("REP007", "lists a file twice")
+    assert fault.value == document["files"][0]["name"]
+
+
 def test_a_stray_file_a_link_and_a_file_for_a_folder_are_refused(
     folder: Path, tmp_path: Path
 ) -> None:

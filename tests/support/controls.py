@@ -50,6 +50,36 @@ def _workload(requests: int, *slots: int) -> Study:
     )
 
 
+def _together(first: Study, second: Study) -> Study:
+    """Two studies of other devices or dtypes as one: in every block one after the other."""
+    plan, other = first.plan, second.plan
+    set_plan(
+        first,
+        devices=tuple(dict.fromkeys((*plan.devices, *other.devices))),
+        dtypes=tuple(dict.fromkeys((*plan.dtypes, *other.dtypes))),
+        cells=(*plan.cells, *other.cells),
+        comparisons=(*plan.comparisons, *other.comparisons),
+        orders=tuple((*one, *two) for one, two in zip(plan.orders, other.orders, strict=True)),
+    )
+    for index, (block, added) in enumerate(zip(first.blocks, second.blocks, strict=True)):
+        trials = [
+            replace(row, launch=row.launch + 1000, order=row.order + 50) for row in added.trials
+        ]
+        launches = [replace(row, launch=row.launch + 1000) for row in added.systems]
+        tables: dict[str, Any] = {
+            table: (*getattr(block, table), *getattr(added, table))
+            for table in ("ceilings", "requests", "steps", "prompts", "outputs")
+        }
+        first.blocks[index] = replace(
+            block,
+            trials=(*block.trials, *trials),
+            systems=(*block.systems, *launches),
+            **tables,
+        )
+    # The same prompts on both, and times of its own.
+    return rerun(first, [cell.id for cell in other.cells], step_ms=_usual, seed=12)
+
+
 def _ragged() -> Study:
     clean = prompts(study(), lambda number, ids: ids[: 2 + number % 4], blocks=range(8))
     return rerun(clean, ALL_CELLS, step_ms=_usual, outputs=lambda index, ids: ids[: 3 + index])
@@ -304,6 +334,16 @@ CONTROLS: tuple[Control, ...] = tuple(
             "a-card",
             "A card in bfloat16.",
             lambda: study(device="cuda:0", dtype="bfloat16"),
+        ),
+        (
+            "two-devices",
+            "The CPU and a card, in one sweep.",
+            lambda: _together(study(), study(device="cuda:0")),
+        ),
+        (
+            "two-dtypes",
+            "float32 and bfloat16, in one sweep.",
+            lambda: _together(study(), study(dtype="bfloat16")),
         ),
         ("ragged", "Prompts and outputs of many lengths.", _ragged),
         ("preempted", "Requests lose their slot and get it back.", _preempted),

@@ -18,7 +18,7 @@ from typing import Any
 from nanoserve_bench import documents
 from nanoserve_bench.plan import Manifest
 from nanoserve_bench.records import Hold
-from nanoserve_bench.results import MANIFEST
+from nanoserve_bench.results import MANIFEST, PLAN
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
 from nanoserve_bench.writer import BlockRows
 from support import sound
@@ -242,7 +242,7 @@ def tamper(path: Path, name: str, edit: Callable[[str], str]) -> Path:
 
 
 def reseal(path: Path, **values: Any) -> Path:
-    """Write the manifest again with the digests of the files as they are, and other fields set."""
+    """Write the manifest again with what the files are now, and other fields set."""
     manifest = documents.decode(Manifest, (path / MANIFEST).read_text("utf-8"), MANIFEST)
     assert isinstance(manifest, Manifest)
     files = tuple(
@@ -250,10 +250,11 @@ def reseal(path: Path, **values: Any) -> Path:
             entry,
             sha256=hashlib.sha256((path / entry.name).read_bytes()).hexdigest(),
             bytes=(path / entry.name).stat().st_size,
+            rows=None if entry.name == PLAN else (path / entry.name).read_bytes().count(b"\n") - 1,
         )
         for entry in manifest.files
     )
-    sealed = replace(manifest, files=files, **values)
+    sealed = replace(manifest, **{"files": files, **values})
     (path / MANIFEST).write_text(documents.encode(sealed), encoding="utf-8")
     return path
 

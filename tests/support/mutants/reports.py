@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from nanoserve_bench.plan import AcknowledgedRefusal, PlannedComparison
+from nanoserve_bench.plan import AcknowledgedRefusal, FileDigest, PlannedComparison
 from support import sound
 from support.mutants.base import (
     Mutant,
@@ -15,6 +16,7 @@ from support.mutants.base import (
 from support.rebuild import (
     BASE,
     engine,
+    manifest_of,
     measured,
     replace,
     reseal,
@@ -103,6 +105,19 @@ def _token(path: Path) -> Path:
     return tamper(path, "outputs.csv", edit)
 
 
+def _entered(path: Path, edit: Callable[[Any], Any]) -> Path:
+    """Change what the manifest says of requests.csv, and the file not."""
+    files = manifest_of(path).files
+    changed = tuple(edit(entry) if entry.name == "requests.csv" else entry for entry in files)
+    return reseal(path, files=changed)
+
+
+def _false_entry(path: Path) -> FileDigest:
+    entry = next(entry for entry in manifest_of(path).files if entry.name == "requests.csv")
+    false: FileDigest = replace(entry, sha256="f" * 64)
+    return false
+
+
 def _unsealed(path: Path) -> None:
     file = path / "requests.csv"
     text = file.read_text("utf-8")
@@ -142,6 +157,24 @@ MUTANTS: tuple[Mutant, ...] = (
             "A stamp is edited, and no digest with it.",
             None,
             _unsealed,
+        ),
+        (
+            "length-miscounted",
+            "The manifest gives one file another length.",
+            None,
+            lambda path: _entered(path, lambda entry: replace(entry, bytes=entry.bytes + 1)),
+        ),
+        (
+            "rows-miscounted",
+            "The manifest counts a row more than one file has.",
+            None,
+            lambda path: _entered(path, lambda entry: replace(entry, rows=entry.rows + 1)),
+        ),
+        (
+            "file-listed-twice",
+            "The manifest lists a file twice, once with another digest.",
+            None,
+            lambda path: reseal(path, files=(_false_entry(path), *manifest_of(path).files)),
         ),
     ),
     *mutants_of(

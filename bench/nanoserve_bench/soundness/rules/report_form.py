@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from nanoserve_bench.results import RESTORE
 from nanoserve_bench.soundness.rule import Rule
-
-_RESTORE = "Restore the file as the sweep wrote it, or measure again."
 
 READ_RULES = (
     Rule(
@@ -15,7 +14,7 @@ READ_RULES = (
             "A byte-order mark, a carriage return, a zero byte, a truncated last line or a link "
             "out of the folder means that something other than the sweep wrote the file."
         ),
-        remedy=_RESTORE,
+        remedy=RESTORE,
     ),
     Rule(
         code="REP002",
@@ -29,7 +28,7 @@ READ_RULES = (
         name="columns-as-declared",
         sentence="Every file has exactly the columns of the contract, in its order.",
         rationale="A missing, renamed, doubled or extra column shifts what a value means.",
-        remedy=_RESTORE,
+        remedy=RESTORE,
     ),
     Rule(
         code="REP004",
@@ -43,28 +42,28 @@ READ_RULES = (
         name="keys-unique",
         sentence="No row stands twice.",
         rationale="A doubled request counts its tokens twice.",
-        remedy=_RESTORE,
+        remedy=RESTORE,
     ),
     Rule(
         code="REP006",
         name="tokens-match-digest",
         sentence="Every token list has the digest that stands beside it.",
         rationale="Outputs are compared by digest: a list under a false one agrees with anything.",
-        remedy=_RESTORE,
+        remedy=RESTORE,
     ),
     Rule(
         code="REP007",
         name="files-match-manifest",
-        sentence="Every file has the sha256 and the length that the manifest gives.",
+        sentence="Every file has the sha256, the length and the row count that the manifest gives.",
         rationale="The manifest is written last, so it tells a file that was edited afterwards.",
-        remedy=_RESTORE,
+        remedy=RESTORE,
     ),
     Rule(
         code="REP008",
         name="references-resolve",
         sentence="Whatever a row names is declared: launches, cells, arms, prompts, outputs.",
         rationale="A row that belongs to nothing is a row whose cell was taken away.",
-        remedy=_RESTORE,
+        remedy=RESTORE,
     ),
     Rule(
         code="REP009",
@@ -83,7 +82,7 @@ ASSEMBLES = Rule(
         "A launch of an unknown shape, or a figure that cannot be computed although no other rule "
         "says why, leaves nothing to judge."
     ),
-    remedy=_RESTORE,
+    remedy=RESTORE,
 )
 
 PAGES = Rule(

@@ -29,13 +29,21 @@ def _summary(evidence: Evidence, inspection: Inspection) -> None:
         for field in dataclasses.fields(SweepRow):
             said, computed = getattr(row, field.name), getattr(expected, field.name)
             if not _equal(said, computed):
+                line = evidence.results.line_of(row)
                 inspection.refuse_cell(
                     None,
                     expected.cell,
                     expected.arm,
-                    f"sweep.csv (row {evidence.results.line_of(row)}) says {field.name} {said}, "
-                    f"and the rows give {computed}",
+                    f"sweep.csv (row {line}) says another {field.name} than the rows give"
+                    + _both(said, computed),
                 )
+
+
+def _both(said: object, computed: object) -> str:
+    """Counts and names of both; a figure that is refused is not repeated."""
+    if isinstance(said, float) or isinstance(computed, float):
+        return ""
+    return f": {said}, and not {computed}"
 
 
 def _equal(said: object, computed: object) -> bool:

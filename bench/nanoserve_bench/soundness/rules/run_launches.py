@@ -11,6 +11,9 @@ from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 
+Ground = tuple[str, str, str]
+"""Arm, device and dtype, as planned: what has a worker of its own in every block."""
+
 
 def _as_planned(evidence: Evidence, inspection: Inspection) -> None:
     arms = {arm.name: arm for arm in evidence.plan.arms}
@@ -72,7 +75,7 @@ _OWN = frozenset({"launch", "block"})
 
 
 def _constant(evidence: Evidence, inspection: Inspection) -> None:
-    first: dict[str, SystemRow] = {}
+    first: dict[Ground, SystemRow] = {}
     trials: dict[int, list[Trial]] = defaultdict(list)
     for trial in evidence.measured:
         trials[trial.row.launch].append(trial)
@@ -80,7 +83,8 @@ def _constant(evidence: Evidence, inspection: Inspection) -> None:
         if row.launch not in trials:
             continue
         inspection.saw()
-        reference = first.setdefault(row.arm, row)
+        cell = trials[row.launch][0].cell
+        reference = first.setdefault((row.arm, cell.device, cell.dtype), row)
         was, now = asdict(reference), asdict(row)
         for column in sorted(now.keys() - _OWN):
             if now[column] != was[column]:
@@ -98,7 +102,8 @@ def _constant(evidence: Evidence, inspection: Inspection) -> None:
 CONSTANT = StudyRule(
     code="RUN021",
     name="arm-constant",
-    sentence="Every launch of an arm reports the same about itself in every block.",
+    sentence="On one device and dtype, every launch of an arm reports the same about itself in "
+    "every block.",
     rationale=(
         "Blocks are averaged, so they must be of one thing. A sweep that was resumed with another "
         "library, thread count or kernel is two half-sweeps."

@@ -29,8 +29,8 @@ def _self(evidence: Evidence, inspection: Inspection) -> None:
                 inspection.refuse_pair(
                     pair,
                     Flaw(
-                        f"the same system measured twice differs by {ratio.point - 1:+.1%} "
-                        f"({ratio.low:.3f} to {ratio.high:.3f}): something favours a side"
+                        "the same system measured twice differs: the whole interval of its ratio "
+                        f"lies beyond {EQUIVALENCE:.0%}, so something favours a side"
                     ),
                     block=None,
                 )
