@@ -262,6 +262,7 @@ class BlockRun:
                 matmul_flop_per_s=ceilings.matmul_flop_per_s,
             )
         )
+        self._progress.finish_ceilings()
 
     def _look_into_divergences(self, running: dict[str, _Running], done: dict[str, _Done]) -> None:
         """Have the baseline look into every output that differs from its own, while it is up."""

@@ -48,11 +48,19 @@ def _parse_bool(text: str) -> bool:
     return text == "1"
 
 
-def _parse_str(text: str) -> str:
+def text_flaw(text: str) -> str | None:
+    """Why a text cannot stand in a cell as it is, as a predicate; None where it can."""
     if _CONTROL.search(text):
-        raise ValueError("holds a control character")
+        return "holds a control character"
     if text.startswith(_FORMULA):
-        raise ValueError("would be run as a formula by a spreadsheet")
+        return "would be run as a formula by a spreadsheet"
+    return None
+
+
+def _parse_str(text: str) -> str:
+    flaw = text_flaw(text)
+    if flaw is not None:
+        raise ValueError(flaw)
     return text
 
 

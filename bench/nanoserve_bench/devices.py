@@ -101,7 +101,10 @@ def driver_facts() -> tuple[Fact, ...]:
         return ()
     facts = []
     for line in done.stdout.splitlines():
-        index, driver, sm_clock, memory_clock, power = (part.strip() for part in line.split(","))
+        values = [part.strip() for part in line.split(",")]
+        if len(values) != len(_DRIVER_QUERY.split(",")):
+            continue  # a message of the tool, and no card
+        index, driver, sm_clock, memory_clock, power = values
         facts += [
             Fact(name=f"cuda_{index}_driver", value=driver),
             Fact(name=f"cuda_{index}_max_sm_clock", value=_number(sm_clock), unit="MHz"),

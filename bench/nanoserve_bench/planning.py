@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from nanoserve_bench.columns import text_flaw
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
@@ -21,6 +22,8 @@ from nanoserve_bench.plan import (
 )
 from nanoserve_bench.records import Shape
 from nanoserve_bench.schema import SCHEMA_VERSION
+from nanoserve_bench.soundness.acknowledgement import STUDY_WIDE
+from nanoserve_bench.soundness.catalogue import CODES
 from nanoserve_bench.systems import System
 from nanoserve_bench.workload import WORKLOADS
 
@@ -43,7 +46,7 @@ class Choices:
 
     Attributes:
         arms: `NAME=SYSTEM`, or just `SYSTEM`; the first is the headline baseline. Where none of
-            the others is the same system, it takes part once more.
+            the others runs its system, it takes part once more.
         workloads: Names of workloads.
         slots: Slot counts of concurrent systems; empty takes each workload's own.
         dtypes: Weights and activations.
@@ -84,7 +87,7 @@ def build_plan(
     """
     named = [_split_arm(arm) for arm in choices.arms]
     systems = {name: find_system(system) for name, system in named}
-    named += _self_arm(named, systems)
+    named += _self_arm(named)
     _refuse_twice("arm", [name for name, _ in named])
     systems |= {name: find_system(system) for name, system in named}
     arms = tuple(
@@ -131,16 +134,20 @@ def _split_arm(text: str) -> tuple[str, str]:
     name, equals, system = text.partition("=")
     if not name or (equals and not system) or "/" in name:
         raise PlanError(f"{text!r} is no arm: write SYSTEM or NAME=SYSTEM, without a slash")
+    flaw = text_flaw(name)
+    if flaw is not None:
+        raise PlanError(f"{text!r} is no arm: its name {flaw}, and has to stand in a table")
     return name, system or name
 
 
-def _self_arm(
-    named: Sequence[tuple[str, str]], systems: Mapping[str, type[System]]
-) -> list[tuple[str, str]]:
-    """The baseline once more where no arm is like it: without an A/A no ratio may be printed."""
-    roots = [_root(system, systems[name]) for name, system in named]
+def _self_arm(named: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The baseline once more where no arm runs its system: without an A/A no ratio may be printed.
+
+    A variant is no stand-in: it is set against the baseline to learn what it costs.
+    """
     baseline, system = named[0]
-    return [] if roots[0] in roots[1:] else [(f"{baseline}-again", system)]
+    again = any(other == system for _, other in named[1:])
+    return [] if again else [(f"{baseline}-again", system)]
 
 
 def _refuse_twice(what: str, names: Sequence[str]) -> None:
@@ -175,6 +182,11 @@ def _blocks(choices: Choices) -> Blocks:
         raise PlanError(f"at least {least} and at most {most} blocks: no number is both")
     if choices.target is None and least != most:
         raise PlanError("to stop between the least and the most blocks, give a target width")
+    if choices.target is not None and least == most:
+        raise PlanError(
+            f"a target of {choices.target} stops nothing between {least} and {most} blocks: give "
+            "--most-blocks above --blocks, or no --target"
+        )
     if choices.target is not None and not 0 < choices.target < 1:
         raise PlanError(f"a target half-width is a share such as 0.02, not {choices.target}")
     return Blocks(
@@ -216,6 +228,15 @@ def _acknowledged(
     for refusal in refusals:
         if refusal.cell not in known:
             raise PlanError(f"no cell is called {refusal.cell!r}; --dry-run lists them")
+        if refusal.rule not in CODES:
+            raise PlanError(
+                f"no rule has the code {refusal.rule!r}; `nanoserve-bench rules` lists them"
+            )
+        if refusal.rule in STUDY_WIDE:
+            raise PlanError(
+                f"{refusal.rule} is about the whole study, and only a refusal of one cell or pair "
+                "can be acknowledged"
+            )
         if not refusal.reason.strip():
             raise PlanError(f"say why {refusal.rule} is expected of {refusal.cell}")
     return refusals

@@ -28,10 +28,20 @@ class Progress(Protocol):
     def finish_trial(self, cell: str, wall_s: float, *, warmup: bool) -> None:
         """A trial has ended."""
 
-    def start_block(self, block: int, planned: int, replaces: int | None) -> None:
-        """A block begins."""
+    def finish_ceilings(self) -> None:
+        """The ceilings of a device and dtype are measured."""
 
-    def finish_block(self, block: int, contention: str | None) -> None:
+    def start_block(self, ordinal: int, planned: int, *, left: int, again: bool) -> None:
+        """A block begins.
+
+        Args:
+            ordinal: Its number, counted from 1; a block that is run again keeps its own.
+            planned: Blocks of the plan, without those that are run again.
+            left: Blocks that are left, this one included.
+            again: Whether the block is run again.
+        """
+
+    def finish_block(self, ordinal: int, contention: str | None) -> None:
         """A block is in the files."""
 
 
@@ -55,10 +65,14 @@ def duration(seconds: float) -> str:
 class Clock:
     """Work done and left, in expected seconds, set against the seconds that went by."""
 
-    def __init__(self, total_s: float) -> None:
-        self.total_s = max(total_s, 1e-9)
+    def __init__(self) -> None:
+        self.total_s = 0.0
         self.done_s = 0.0
         self._started = time.monotonic()
+
+    def expect(self, left_s: float) -> None:
+        """So much is left: blocks of an earlier start are no part of this one's work."""
+        self.total_s = self.done_s + left_s
 
     def work(self, expected_s: float) -> None:
         """Something that was expected to take so long is done."""
@@ -71,20 +85,18 @@ class Clock:
         return (self.total_s - self.done_s) * pace
 
 
-def _block(block: int, planned: int, replaces: int | None) -> str:
-    """Blocks are counted from 1 for people, and from 0 in the files."""
-    if replaces is None:
-        return f"block {block + 1} of {planned}"
-    return f"block {block + 1}, which is block {replaces + 1} again"
+def _block(ordinal: int, planned: int, *, again: bool) -> str:
+    return f"block {ordinal} again" if again else f"block {ordinal} of {planned}"
 
 
 class PlainProgress:
     """Lines, for a log: one per block."""
 
-    def __init__(self, console: Console, costs: Costs, *, total_s: float) -> None:
+    def __init__(self, console: Console, costs: Costs, *, block_s: float) -> None:
         self._console = console
         self._costs = costs
-        self._clock = Clock(total_s)
+        self._block_s = block_s
+        self._clock = Clock()
 
     def __enter__(self) -> Self:
         """Begin to show."""
@@ -104,22 +116,27 @@ class PlainProgress:
         """Count it."""
         self._clock.work(WARMUP_S if warmup else self._costs.cells_s[cell])
 
-    def start_block(self, block: int, planned: int, replaces: int | None) -> None:
-        """Say which."""
-        left = duration(self._clock.left_s())
-        self._console.print(f"{_block(block, planned, replaces)}; about {left} left")
+    def finish_ceilings(self) -> None:
+        """Count it."""
+        self._clock.work(self._costs.ceilings_s)
 
-    def finish_block(self, block: int, contention: str | None) -> None:
+    def start_block(self, ordinal: int, planned: int, *, left: int, again: bool) -> None:
+        """Say which."""
+        self._clock.expect(left * self._block_s)
+        left_s = duration(self._clock.left_s())
+        self._console.print(f"{_block(ordinal, planned, again=again)}; about {left_s} left")
+
+    def finish_block(self, ordinal: int, contention: str | None) -> None:
         """Say what disturbed it."""
         if contention is not None:
-            self._console.print(f"block {block + 1} was disturbed: {contention}")
+            self._console.print(f"block {ordinal} was disturbed: {contention}")
 
 
 class BarProgress(PlainProgress):
     """A bar, for a terminal."""
 
-    def __init__(self, console: Console, costs: Costs, *, total_s: float) -> None:
-        super().__init__(console, costs, total_s=total_s)
+    def __init__(self, console: Console, costs: Costs, *, block_s: float) -> None:
+        super().__init__(console, costs, block_s=block_s)
         self._bar = RichProgress(
             TextColumn("{task.fields[block]}"),
             BarColumn(),
@@ -127,7 +144,7 @@ class BarProgress(PlainProgress):
             console=console,
             auto_refresh=False,
         )
-        self._task = self._bar.add_task("", total=self._clock.total_s, block="", left="")
+        self._task = self._bar.add_task("", total=None, block="", left="")
 
     def __enter__(self) -> Self:
         """Show the bar."""
@@ -152,13 +169,20 @@ class BarProgress(PlainProgress):
         super().finish_trial(cell, wall_s, warmup=warmup)
         self._draw()
 
-    def start_block(self, block: int, planned: int, replaces: int | None) -> None:
+    def finish_ceilings(self) -> None:
+        """Move on."""
+        super().finish_ceilings()
+        self._draw()
+
+    def start_block(self, ordinal: int, planned: int, *, left: int, again: bool) -> None:
         """Show which."""
-        self._draw(block=_block(block, planned, replaces))
+        self._clock.expect(left * self._block_s)
+        self._draw(block=_block(ordinal, planned, again=again))
 
     def _draw(self, **fields: str) -> None:
         self._bar.update(
             self._task,
+            total=self._clock.total_s,
             completed=self._clock.done_s,
             left=duration(self._clock.left_s()),
             **fields,  # type: ignore[arg-type]

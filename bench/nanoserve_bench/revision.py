@@ -22,7 +22,7 @@ _MEASURING = ("engine", "bench/nanoserve_bench", "bench/pyproject.toml", _CONSTR
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Revision:
-    """Attributes are None where the code does not run from a git checkout.
+    """Attributes are None where the code does not run from a git checkout, or git does not say.
 
     Attributes:
         commit: The commit that is checked out.
@@ -49,9 +49,10 @@ def current() -> Revision:
     if checkout is None:
         return Revision(commit=None, dirty=None, sources=source_digest(), constraints=None)
     constraints = checkout / _CONSTRAINTS
+    status = _git(checkout, "status", "--porcelain", "--", *_MEASURING)
     return Revision(
         commit=_git(checkout, "rev-parse", "HEAD"),
-        dirty=bool(_git(checkout, "status", "--porcelain", "--", *_MEASURING)),
+        dirty=None if status is None else bool(status),
         sources=source_digest(),
         constraints=hashlib.sha256(constraints.read_bytes()).hexdigest()
         if constraints.is_file()

@@ -30,7 +30,8 @@ def print_standings(verdict: Verdict, console: Console) -> None:
             for cell in plan.cells
             if (cell.device, cell.dtype, cell.workload) == (device, dtype, workload)
         ]
-        console.print(_systems_table(verdict, cells, f"{plan.model}, {device} {dtype}, {workload}"))
+        title = f"{plan.model}, {device} {dtype}, {workload}"
+        console.print(_systems_table(verdict, cells, title, baseline=plan.headline_baseline))
         doublings = [
             marginal
             for marginal in verdict.marginals
@@ -41,7 +42,7 @@ def print_standings(verdict: Verdict, console: Console) -> None:
             console.print(_doublings_table(doublings))
 
 
-def _systems_table(verdict: Verdict, cells: list[Cell], title: str) -> Table:
+def _systems_table(verdict: Verdict, cells: list[Cell], title: str, *, baseline: str) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.add_column("system", no_wrap=True)
     for name in ("tok/s", "speedup", "batch", "per slot-second", "queue share"):
@@ -49,7 +50,8 @@ def _systems_table(verdict: Verdict, cells: list[Cell], title: str) -> Table:
     table.add_column("verdict")
     comparisons = {comparison.candidate.id: comparison for comparison in verdict.comparisons}
     for cell in cells:
-        table.add_row(f"{cell.arm}, {cell.slots}", *_system_row(verdict, cell, comparisons))
+        row = _system_row(verdict, cell, comparisons, baseline=baseline)
+        table.add_row(f"{cell.arm}, {cell.slots}", *row)
     return table
 
 
@@ -57,6 +59,8 @@ def _system_row(
     verdict: Verdict,
     cell: Cell,
     comparisons: dict[str, SoundComparison | RefusedComparison],
+    *,
+    baseline: str,
 ) -> tuple[str, ...]:
     sound = verdict.cells.get(cell.id)
     if not isinstance(sound, SoundCell):
@@ -66,7 +70,8 @@ def _system_row(
     batch = _number(sound.batch_occupancy, "{:.2f}")
     comparison = comparisons.get(cell.id)
     if comparison is None:
-        return speed, "baseline", batch, _NONE, share, ""
+        role = "baseline" if cell.arm == baseline else _NONE
+        return speed, role, batch, _NONE, share, ""
     if isinstance(comparison, RefusedComparison):
         codes = sorted({finding.rule for finding in comparison.findings})
         return speed, _NONE, batch, _NONE, share, " ".join(["refused:", *codes])

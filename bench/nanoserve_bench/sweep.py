@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from fractions import Fraction
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -28,9 +27,9 @@ from nanoserve_bench.faults import shorten
 from nanoserve_bench.plan import Fact, Manifest, Plan, Start
 from nanoserve_bench.progress import Progress
 from nanoserve_bench.results import MANIFEST, PLAN, ResultSet, read
-from nanoserve_bench.runs import TrialKey, assemble, measured_blocks
 from nanoserve_bench.schema import TrialRow
-from nanoserve_bench.statistics import estimate
+from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.rules.stat_blocks import headline_half_width
 from nanoserve_bench.summary import summarise
 from nanoserve_bench.writer import ResultsWriter
 
@@ -43,10 +42,19 @@ matter, and is recorded)."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NextBlock:
-    """The block to run next; `replaces` is the contended block that it runs again."""
+    """The block to run next.
+
+    Attributes:
+        number: Its number in the files, counted from 0.
+        replaces: The contended block that it runs again; None for a fresh one.
+        ordinal: For people: counted from 1 over fresh blocks, and kept when one is run again.
+        left: Blocks that are left, this one included, if no interval gets narrow enough before.
+    """
 
     number: int
     replaces: int | None
+    ordinal: int
+    left: int
 
 
 def next_block(plan: Plan, trials: Sequence[TrialRow], *, narrow_enough: bool) -> NextBlock | None:
@@ -56,20 +64,34 @@ def next_block(plan: Plan, trials: Sequence[TrialRow], *, narrow_enough: bool) -
     Then further blocks, until the intervals are narrow enough or there are the most.
     """
     replaced_by = {trial.block: trial.replaces for trial in trials}
-    fresh = sum(replaces is None for replaces in replaced_by.values())
+    fresh = [block for block, replaces in replaced_by.items() if replaces is None]
     number = len(replaced_by)
-    if fresh < plan.blocks.least:
-        return NextBlock(number=number, replaces=None)
+    following = NextBlock(
+        number=number,
+        replaces=None,
+        ordinal=len(fresh) + 1,
+        left=plan.blocks.most - len(fresh),
+    )
+    if len(fresh) < plan.blocks.least:
+        return following
     replaced = set(replaced_by.values())
     contended = sorted(
         block
         for block in replaced_by
         if block not in replaced and contended_by(trials, block) is not None
     )
-    if contended and number - fresh < plan.blocks.most_reruns:
-        return NextBlock(number=number, replaces=contended[0])
-    if fresh < plan.blocks.most and not narrow_enough:
-        return NextBlock(number=number, replaces=None)
+    if contended and number - len(fresh) < plan.blocks.most_reruns:
+        first = contended[0]
+        while (earlier := replaced_by[first]) is not None:
+            first = earlier
+        return NextBlock(
+            number=number,
+            replaces=contended[0],
+            ordinal=sorted(fresh).index(first) + 1,
+            left=plan.blocks.most - len(fresh) + 1,
+        )
+    if len(fresh) < plan.blocks.most and not narrow_enough:
+        return following
     return None
 
 
@@ -81,26 +103,6 @@ def contended_by(trials: Iterable[TrialRow], block: int) -> str | None:
             if reason is not None:
                 return f"{trial.cell}: {reason}"
     return None
-
-
-def headline_half_width(results: ResultSet) -> float | None:
-    """The widest relative half-width among the speedups over rivals; None before two blocks."""
-    blocks = measured_blocks(results)
-    if len(blocks) < 2:
-        return None
-    runs = assemble(results)
-
-    def speed(block: int, cell: str) -> Fraction:
-        return runs[TrialKey(block, cell, warmup=False)].throughput
-
-    widths = [
-        estimate(
-            speed(block, planned.candidate) / speed(block, planned.baseline) for block in blocks
-        ).relative_half_width
-        for planned in results.plan.comparisons
-        if planned.kind == "rival"
-    ]
-    return max(widths, default=None)
 
 
 class Sweep:
@@ -133,10 +135,10 @@ class Sweep:
             try:
                 self._run_blocks(writer)
             except KeyboardInterrupt:
-                writer.record_outcome("interrupted")
+                _record_end(writer, "interrupted")
                 raise
             except BenchError as error:
-                writer.record_outcome(f"failed: {str(error).splitlines()[0]}")
+                _record_end(writer, f"failed: {str(error).splitlines()[0]}")
                 raise
 
     def _run_blocks(self, writer: ResultsWriter) -> None:
@@ -148,19 +150,25 @@ class Sweep:
                 with no_interrupt():
                     writer.finish(summarise(results))
                 return
-            self._progress.start_block(chosen.number, plan.blocks.most, chosen.replaces)
+            self._progress.start_block(
+                chosen.ordinal,
+                plan.blocks.most,
+                left=chosen.left,
+                again=chosen.replaces is not None,
+            )
             rows = BlockRun(
                 self._study, chosen.number, replaces=chosen.replaces, progress=self._progress
             ).run()
             with no_interrupt():
                 writer.write_block(rows)
-            self._progress.finish_block(chosen.number, contended_by(rows.trials, chosen.number))
+            disturbance = contended_by(rows.trials, chosen.number)
+            self._progress.finish_block(chosen.ordinal, disturbance)
 
     def _narrow_enough(self, results: ResultSet) -> bool:
         target = results.plan.blocks.target_half_width
         if target is None:
             return False
-        width = headline_half_width(results)
+        width = headline_half_width(Evidence.of(results).pairs)
         return width is not None and width <= target
 
     def _enter_start(self, writer: ResultsWriter) -> None:
@@ -186,7 +194,8 @@ class Sweep:
             raise PlanError(
                 f"{self._folder} was started otherwise and cannot go on like this:\n  "
                 + "\n  ".join(problems)
-                + "\nGive back what it was started with, or choose another --run-id."
+                + "\nGive back what it was started with; or, to start anew, choose a --run-id or "
+                "delete the folder."
             )
 
     def _create(self) -> None:
@@ -201,6 +210,12 @@ class Sweep:
         except OSError as error:
             shutil.rmtree(temporary, ignore_errors=True)
             raise PlanError(f"{self._folder} is in the way: {error}") from error
+
+
+def _record_end(writer: ResultsWriter, outcome: str) -> None:
+    """Enter a bad end into the ledger, unless the study was finished before it came."""
+    if not writer.manifest.complete:
+        writer.record_outcome(outcome)
 
 
 def stored(folder: Path) -> tuple[Plan, Manifest]:
@@ -230,6 +245,31 @@ def plan_differences(stored_plan: Plan, plan: Plan) -> Iterator[str]:
         before, now_ = getattr(stored_plan, field.name), getattr(plan, field.name)
         if field.name != "created_at" and before != now_:
             yield f"{field.name}: {shorten(str(before))}, now {shorten(str(now_))}"
+
+
+_OF_A_START = frozenset({"run_id", "created_at", "revision", "dirty"})
+"""What differs between two starts of one plan, on other days or on other code."""
+
+
+def unfinished(out: Path, plan: Plan) -> Path | None:
+    """The folder of a sweep of this plan that was stopped, whenever and on whatever code.
+
+    One of the same revision comes first, then the youngest. Whether it may go on is decided when
+    it is started: on other code or another machine it may not, and `Sweep.run` says so.
+    """
+    found = []
+    for folder in out.glob("[!.]*") if out.is_dir() else ():  # a name with a dot is half made
+        try:
+            known, manifest = stored(folder)
+        except PlanError:
+            continue  # no results folder, or a damaged one: nothing to go on with
+        if not manifest.complete and all(
+            getattr(known, field.name) == getattr(plan, field.name)
+            for field in dataclasses.fields(Plan)
+            if field.name not in _OF_A_START
+        ):
+            found.append((known.revision == plan.revision, known.created_at, folder))
+    return max(found)[-1] if found else None
 
 
 def machine_differences(manifest: Manifest, machine: str, facts: Sequence[Fact]) -> Iterator[str]:

@@ -187,9 +187,10 @@ class ResultsWriter:
         self,
         *,
         blocks_done: int | None = None,
-        complete: bool = False,
+        complete: bool | None = None,
         ledger: tuple[Start, ...] | None = None,
     ) -> None:
+        """Make what was appended true; what is not given stays as it is."""
         files = tuple(
             FileDigest(
                 name=name,
@@ -203,7 +204,7 @@ class ResultsWriter:
             self.manifest,
             files=files,
             blocks_done=self.manifest.blocks_done if blocks_done is None else blocks_done,
-            complete=complete,
+            complete=self.manifest.complete if complete is None else complete,
             ledger=self.manifest.ledger if ledger is None else ledger,
         )
         temporary = self.path / _NEW_MANIFEST

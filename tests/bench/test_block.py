@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
+import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import psutil
@@ -13,10 +16,13 @@ from nanoserve_bench import sweep, systems
 from nanoserve_bench.block import BlockRun, Study
 from nanoserve_bench.errors import PlanError, WorkerError
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.plan import Fact, Plan
+from nanoserve_bench.plan import Blocks, Fact, Plan
 from nanoserve_bench.planning import Choices, build_plan
-from nanoserve_bench.results import MANIFEST, read
+from nanoserve_bench.results import MANIFEST, ResultSet, read
 from nanoserve_bench.runs import assemble, measured_blocks
+from nanoserve_bench.schema import SweepRow
+from nanoserve_bench.soundness.evidence import Pair
+from nanoserve_bench.summary import summarise
 from nanoserve_bench.sweep import Sweep, stored
 from nanoserve_bench.workload import WARMUP_TOKENS, PromptBook, Vocabulary
 
@@ -55,15 +61,19 @@ class Silent:
     def finish_trial(self, cell: str, wall_s: float, *, warmup: bool) -> None:
         assert wall_s > 0, (cell, warmup)
 
-    def start_block(self, block: int, planned: int, replaces: int | None) -> None:
-        self.events.append(f"block {block} of {planned}, {replaces}")
-        self.begin(block)
+    def finish_ceilings(self) -> None:
+        self.events.append("ceilings")
 
-    def begin(self, block: int) -> None:
+    def start_block(self, ordinal: int, planned: int, *, left: int, again: bool) -> None:
+        self.events.append(f"block {ordinal}{' again' if again else f' of {planned}'}, {left} left")
+        self.begin(ordinal)
+
+    def begin(self, ordinal: int) -> None:
         """What a test does when a block begins."""
 
-    def finish_block(self, block: int, contention: str | None) -> None:
-        pass
+    def finish_block(self, ordinal: int, contention: str | None) -> None:
+        if contention is not None:
+            self.events.append(f"block {ordinal} was disturbed")
 
 
 def plan_of(
@@ -102,7 +112,7 @@ def sweep_of(
 
 
 def test_a_block_runs_every_cell_once_warm_and_in_the_planned_order() -> None:
-    plan = plan_of("fake", "fake-untimed", "fake-batch", blocks=2, slots=(1, 4))
+    plan = plan_of("fake", "again=fake", "fake-batch", blocks=2, slots=(1, 4))
     rows = BlockRun(study_of(plan), 1, replaces=None, progress=Silent()).run()
     assert [t.cell for t in rows.trials if t.warmup] == list(plan.orders[1])
     assert [t.cell for t in rows.trials if not t.warmup] == list(plan.orders[1])
@@ -112,7 +122,7 @@ def test_a_block_runs_every_cell_once_warm_and_in_the_planned_order() -> None:
         assert later.started_ns >= earlier.started_ns + earlier.wall_ns
     assert {r.arm: r.launch for r in rows.systems} == {
         "fake": 3,
-        "fake-untimed": 4,
+        "again": 4,
         "fake-batch": 5,
     }
     launches = {r.launch: r for r in rows.systems}
@@ -120,7 +130,7 @@ def test_a_block_runs_every_cell_once_warm_and_in_the_planned_order() -> None:
 
 
 def test_dtypes_take_turns_with_workers_and_launches_of_their_own() -> None:
-    plan = plan_of("fake", "fake-untimed", dtypes=("float32", "bfloat16"))
+    plan = plan_of("fake", "again=fake", dtypes=("float32", "bfloat16"))
     progress = Silent()
     rows = BlockRun(study_of(plan), 0, replaces=None, progress=progress).run()
     assert sorted(row.launch for row in rows.systems) == [0, 1, 2, 3]
@@ -134,7 +144,7 @@ def test_dtypes_take_turns_with_workers_and_launches_of_their_own() -> None:
 
 
 def test_all_cells_of_a_block_run_the_same_prompts() -> None:
-    plan = plan_of("fake", "fake-untimed", "fake-batch", slots=(1, 4))
+    plan = plan_of("fake", "again=fake", "fake-batch", slots=(1, 4))
     study = study_of(plan)
     rows = BlockRun(study, 0, replaces=None, progress=Silent()).run()
     by_trial: dict[tuple[str, bool], list[str]] = {}
@@ -154,18 +164,19 @@ def test_what_a_system_does_not_stamp_stays_empty() -> None:
         study_of(plan_of("fake", "fake-untimed")), 0, replaces=None, progress=Silent()
     ).run()
     for row in rows.requests:
-        timed = row.cell.startswith("fake/")
+        timed = not row.cell.startswith("fake-untimed/")
         assert (row.first_token_ns is not None) is timed
         assert (row.token_ns is not None) is timed
     assert {r.arm: r.stamps for r in rows.systems} == {
         "fake": "holds first_token tokens",
         "fake-untimed": "holds",
+        "fake-again": "holds first_token tokens",
     }
     assert rows.steps == ()
 
 
 def test_a_divergence_is_looked_into_by_the_baseline() -> None:
-    plan = plan_of("fake", "fake-untimed", "fake-wrong")
+    plan = plan_of("fake", "again=fake", "fake-wrong")
     rows = BlockRun(study_of(plan), 0, replaces=None, progress=Silent()).run()
     assert rows.divergences
     outputs = {row.request: row for row in rows.requests if row.cell.startswith("fake-wrong/")}
@@ -191,9 +202,11 @@ def test_a_baseline_that_cannot_triage_records_nothing() -> None:
 
 def test_the_ceilings_are_measured_once_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BlockRun, "_measure_ceilings", MEASURE_CEILINGS)
+    progress = Silent()
     rows = BlockRun(
-        study_of(plan_of("fake", "fake-batch")), 0, replaces=None, progress=Silent()
+        study_of(plan_of("fake", "fake-batch")), 0, replaces=None, progress=progress
     ).run()
+    assert progress.events.count("ceilings") == 1
     (row,) = rows.ceilings
     assert (row.device, row.dtype, row.buffer_bytes) == ("cpu", "float32", 4096)
     assert row.read_bytes_per_s > 1e8
@@ -205,14 +218,14 @@ def test_measuring_the_ceilings_burdens_no_arm_alone(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         BlockRun, "_measure_ceilings", lambda _, running: measured.append(running.worker.arm)
     )
-    study = study_of(plan_of("fake", "fake-untimed", blocks=2))
+    study = study_of(plan_of("fake", "again=fake", blocks=2))
     for block in range(2):
         BlockRun(study, block, replaces=None, progress=Silent()).run()
-    assert sorted(measured) == ["fake", "fake-untimed"]
+    assert sorted(measured) == ["again", "fake"]
 
 
 def test_a_sweep_writes_a_folder_that_reads_back_whole(tmp_path: Path) -> None:
-    plan = plan_of("fake", "fake-untimed", "fake-batch", blocks=2)
+    plan = plan_of("fake", "again=fake", "fake-batch", blocks=2)
     sweep_of(plan, tmp_path / "r").run()
     results = read(tmp_path / "r")
     assert results.manifest.complete
@@ -226,7 +239,7 @@ def test_a_sweep_writes_a_folder_that_reads_back_whole(tmp_path: Path) -> None:
 
 
 def test_a_finished_sweep_is_left_alone(tmp_path: Path) -> None:
-    plan = plan_of("fake", "fake-untimed")
+    plan = plan_of("fake", "again=fake")
     sweep_of(plan, tmp_path / "r").run()
     before = (tmp_path / "r" / MANIFEST).read_bytes()
     again = Silent()
@@ -236,12 +249,12 @@ def test_a_finished_sweep_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_failed_worker_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Path) -> None:
-    plan = plan_of("fake", "fake-untimed", blocks=2)
+    plan = plan_of("fake", "again=fake", blocks=2)
     progress = Silent()
 
     class Failing(Silent):
-        def begin(self, block: int) -> None:
-            if block == 1:
+        def begin(self, ordinal: int) -> None:
+            if ordinal == 2:
                 raise WorkerError("the worker of fake (cpu) died\nwith a long story")
 
     with pytest.raises(WorkerError):
@@ -251,7 +264,7 @@ def test_a_failed_worker_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Pat
     assert manifest.ledger[-1].outcome == "failed: the worker of fake (cpu) died"
     sweep_of(plan, tmp_path / "r", progress).run()
     assert [event for event in progress.events if event.startswith("block")] == [
-        "block 1 of 2, None"
+        "block 2 of 2, 1 left"
     ]
     ledger = read(tmp_path / "r").manifest.ledger
     assert [(start.first_block, start.outcome) for start in ledger] == [
@@ -262,7 +275,7 @@ def test_a_failed_worker_ends_the_sweep_and_the_next_start_goes_on(tmp_path: Pat
 
 @pytest.mark.parametrize("arm", ["fake-dying", "fake-raising", "fake-rubbish"])
 def test_a_system_that_fails_leaves_no_worker_and_no_block(tmp_path: Path, arm: str) -> None:
-    plan = plan_of("fake", "fake-untimed", arm)
+    plan = plan_of("fake", "again=fake", arm)
     with pytest.raises(WorkerError, match=arm):
         sweep_of(plan, tmp_path / "r").run()
     children = psutil.Process().children(recursive=True)
@@ -278,7 +291,7 @@ def test_ctrl_c_is_an_interruption_in_the_ledger(tmp_path: Path) -> None:
             if what.startswith("running"):
                 raise KeyboardInterrupt
 
-    plan = plan_of("fake", "fake-untimed")
+    plan = plan_of("fake", "again=fake")
     with pytest.raises(KeyboardInterrupt):
         sweep_of(plan, tmp_path / "r", Pressed()).run()
     assert stored(tmp_path / "r")[1].ledger[0].outcome == "interrupted"
@@ -286,18 +299,37 @@ def test_ctrl_c_is_an_interruption_in_the_ledger(tmp_path: Path) -> None:
     assert read(tmp_path / "r").manifest.complete
 
 
+def test_ctrl_c_while_a_sweep_is_closed_leaves_a_finished_study(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def press(results: ResultSet) -> tuple[SweepRow, ...]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return summarise(results)
+
+    plan = plan_of("fake", "again=fake")
+    monkeypatch.setattr(sweep, "summarise", press)
+    with pytest.raises(KeyboardInterrupt):
+        sweep_of(plan, tmp_path / "r").run()
+    results = read(tmp_path / "r")
+    assert [start.outcome for start in results.manifest.ledger] == ["completed"]
+    assert [row.cell for row in results.sweep] == [cell.id for cell in plan.cells]
+    before = (tmp_path / "r" / MANIFEST).read_bytes()
+    sweep_of(plan, tmp_path / "r").run()
+    assert (tmp_path / "r" / MANIFEST).read_bytes() == before
+
+
 def test_another_plan_machine_or_code_does_not_go_on(tmp_path: Path) -> None:
-    plan = plan_of("fake", "fake-untimed", blocks=2)
+    plan = plan_of("fake", "again=fake", blocks=2)
     sources = (Fact(name="sources", value="abc"),)
 
     class Pressed(Silent):
-        def begin(self, block: int) -> None:
-            raise KeyboardInterrupt(block)
+        def begin(self, ordinal: int) -> None:
+            raise KeyboardInterrupt(ordinal)
 
     with pytest.raises(KeyboardInterrupt):
         sweep_of(plan, tmp_path / "r", Pressed(), sources).run()
     before = (tmp_path / "r" / MANIFEST).read_bytes()
-    longer = plan_of("fake", "fake-untimed", blocks=3)
+    longer = plan_of("fake", "again=fake", blocks=3)
     with pytest.raises(PlanError, match="blocks:"):
         sweep_of(longer, tmp_path / "r", facts=sources).run()
     with pytest.raises(PlanError, match="sources: abc, now def"):
@@ -319,8 +351,15 @@ def test_a_contended_block_is_kept_and_run_again(
     monkeypatch.setattr(
         sweep, "contention", lambda trial: "a neighbour" if trial.block == 0 else None
     )
-    plan = plan_of("fake", "fake-untimed", blocks=2)
-    sweep_of(plan, tmp_path / "r").run()
+    plan = plan_of("fake", "again=fake", blocks=2)
+    progress = Silent()
+    sweep_of(plan, tmp_path / "r", progress).run()
+    assert [event for event in progress.events if event.startswith("block")] == [
+        "block 1 of 2, 2 left",
+        "block 1 was disturbed",
+        "block 2 of 2, 1 left",
+        "block 1 again, 1 left",
+    ]
     results = read(tmp_path / "r")
     assert measured_blocks(results) == (1, 2)
     assert {(t.block, t.replaces) for t in results.trials} == {(0, None), (1, None), (2, 0)}
@@ -330,10 +369,25 @@ def test_a_contended_block_is_kept_and_run_again(
     assert ran == list(plan.orders[2])
 
 
+@pytest.mark.parametrize(("width", "blocks"), [(None, 2), (0.03, 2), (0.01, 1)])
+def test_a_sweep_goes_on_until_its_intervals_are_known_to_be_narrow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: float | None, blocks: int
+) -> None:
+    def widest(pairs: Sequence[Pair]) -> float | None:
+        assert [pair.kind for pair in pairs if pair.kind != "doubling"] == ["self", "rival"]
+        return width
+
+    monkeypatch.setattr(sweep, "headline_half_width", widest)
+    rule = Blocks(least=1, most=2, target_half_width=0.02, most_reruns=1)
+    plan = dataclasses.replace(plan_of("fake", "again=fake", "fake-batch", blocks=2), blocks=rule)
+    sweep_of(plan, tmp_path / "r").run()
+    assert read(tmp_path / "r").manifest.blocks_done == blocks
+
+
 def test_a_folder_that_is_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "notes.txt").write_text("mine")
     with pytest.raises(PlanError, match="is in the way"):
-        sweep_of(plan_of("fake", "fake-untimed"), tmp_path / "r").run()
+        sweep_of(plan_of("fake", "again=fake"), tmp_path / "r").run()
     assert (tmp_path / "r" / "notes.txt").read_text() == "mine"
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from nanoserve_bench import cli
+from nanoserve_bench import cli, devices
 from nanoserve_bench.commands import sweep as command
 from nanoserve_bench.errors import PlanError, WorkerError
 from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.plan import Plan
+from nanoserve_bench.planning import Choices
+from nanoserve_bench.soundness.rules.stat_ledger import MOST_EMPTY_STARTS
+from nanoserve_bench.writer import ResultsWriter
+from support.sound import study
 
 Run = Callable[..., tuple[int, str]]
 
@@ -45,6 +53,7 @@ def test_the_help_of_a_sweep_tells_a_newcomer_what_it_does(run: Run) -> None:
     assert code == 0
     for words in ("runs blocks", "--quick", "--dry-run", "Examples", "Exit codes", "goes on"):
         assert words in text
+    assert f"accepts {MOST_EMPTY_STARTS} starts that ended without one" in " ".join(text.split())
 
 
 def test_systems_are_listed_with_the_reason_why_one_cannot_run(
@@ -80,6 +89,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
         (("sweep", "--no-such-option"), 2, "No such option"),
         (("sweep", "--blocks", "0"), 2, "0 is not in the range"),
         (("sweep", "--workload", "day45"), 2, "'day45' is not one of"),
+        (("sweep", "--full", "--workload", "day44"), 2, "give it or --workload, not both"),
+        (("sweep", "--quick", "--blocks", "8"), 2, "give it or --blocks, not both"),
         (("no-such-command",), 2, "No such command"),
     ],
 )
@@ -119,14 +130,53 @@ def test_the_module_is_the_command(command: Callable[..., subprocess.Popen[str]]
     assert "RUN010" in text
 
 
-def test_a_finished_run_id_is_not_chosen_again(tmp_path: Path) -> None:
-    from support.sound import study  # noqa: PLC0415
-
+def test_a_run_id_that_is_taken_is_not_chosen_again(tmp_path: Path) -> None:
     assert command._free_run_id("stem", tmp_path) == "stem"
-    study().write(tmp_path / "stem")
+    study(blocks=1).write(tmp_path / "stem")
     assert command._free_run_id("stem", tmp_path) == "stem-2"
-    study().write(tmp_path / "stem-2", finish=False)
-    assert command._free_run_id("stem", tmp_path) == "stem-2"
+    study(blocks=1).write(tmp_path / "stem-2", finish=False)
+    assert command._free_run_id("stem", tmp_path) == "stem-3"
+
+
+def test_the_same_command_goes_on_on_another_day_and_not_on_other_code(
+    tiny: ModelFolder, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NANOSERVE_CACHE", str(cache))
+    found = devices.probe()
+    monkeypatch.setattr(devices, "probe", lambda: found)
+
+    def prepare(out: Path, run_id: str | None = None, seed: int = 44) -> command._Prepared:
+        return command._prepare(
+            model=tiny.name,
+            choices=Choices(slots=(1,), seed=seed),
+            wanted=("cpu",),
+            threads=1,
+            out=out,
+            run_id=run_id,
+        )
+
+    def interrupt(plan: Plan, out: Path) -> Path:
+        folder = out / plan.run_id
+        ResultsWriter.create(folder, plan, machine=now.study.machine, facts=now.facts)
+        return folder
+
+    now = prepare(tmp_path)
+    of_yesterday = dataclasses.replace(
+        now.study.plan, run_id="20260101-cpu-day44-0123456", created_at="2026-01-01T00:00:00+00:00"
+    )
+    folder = interrupt(of_yesterday, tmp_path)
+    again = prepare(tmp_path)
+    assert again.folder == folder
+    assert again.study.plan.run_id == of_yesterday.run_id
+    assert prepare(tmp_path, run_id="chosen").folder == tmp_path / "chosen"
+    assert prepare(tmp_path, seed=45).folder.name == now.study.plan.run_id
+
+    elsewhere = tmp_path / "elsewhere"
+    interrupt(dataclasses.replace(of_yesterday, revision="f" * 40), elsewhere)
+    refused = prepare(elsewhere)
+    assert refused.folder.name == of_yesterday.run_id
+    with pytest.raises(PlanError, match=r"revision: f+, now (.|\n)*choose a --run-id or delete"):
+        command._run(refused, Console(file=io.StringIO()))
 
 
 def test_importing_the_package_imports_neither_torch_nor_transformers() -> None:

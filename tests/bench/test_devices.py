@@ -78,3 +78,15 @@ def test_a_driver_tells_its_version_and_clocks(monkeypatch: pytest.MonkeyPatch) 
 def test_without_a_driver_there_are_no_facts_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices.shutil, "which", lambda _: None)
     assert driver_facts() == ()
+
+
+@pytest.mark.parametrize(
+    "answer", ["No devices were found\n", "", "0, 580.1, 1980, 2619, 700.00, more\n", "\n"]
+)
+def test_a_driver_that_says_something_else_tells_nothing(
+    monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr(devices.shutil, "which", lambda _: "nvidia-smi")
+    done = subprocess.CompletedProcess([], 0, stdout=answer, stderr="")
+    monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: done)
+    assert driver_facts() == ()

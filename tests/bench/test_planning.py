@@ -11,6 +11,7 @@ from nanoserve_bench import systems
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import AcknowledgedRefusal, Plan, SkippedDevice
 from nanoserve_bench.planning import Choices, build_plan, orders
+from nanoserve_bench.soundness.rules.report_form import READ_RULES
 
 
 def plan_of(choices: Choices, devices: tuple[str, ...] = ("cpu",)) -> Plan:
@@ -69,11 +70,20 @@ def test_comparisons_stay_on_one_device_dtype_and_workload() -> None:
         assert (one.device, one.dtype, one.workload) == (other.device, other.dtype, other.workload)
 
 
-def test_a_variant_counts_as_the_system_itself() -> None:
+def test_a_variant_counts_as_the_system_itself_and_is_no_a_a() -> None:
+    """What the stamps cost: the variant beside the baseline, which takes part once more."""
     plan = plan_of(Choices(arms=("hf-generate", "hf-generate-untimed")))
-    assert [(c.kind, c.candidate) for c in plan.comparisons] == [
-        ("self", "hf-generate-untimed/cpu/float32/1/day44")
+    assert [(arm.name, arm.system) for arm in plan.arms] == [
+        ("hf-generate", "hf-generate"),
+        ("hf-generate-untimed", "hf-generate-untimed"),
+        ("hf-generate-again", "hf-generate"),
     ]
+    assert [(c.kind, c.candidate) for c in plan.comparisons] == [
+        ("self", "hf-generate-untimed/cpu/float32/1/day44"),
+        ("self", "hf-generate-again/cpu/float32/1/day44"),
+    ]
+    again = plan_of(Choices(arms=("hf-generate", "b=hf-generate", "hf-generate-untimed")))
+    assert [arm.name for arm in again.arms] == ["hf-generate", "b", "hf-generate-untimed"]
 
 
 def test_a_baseline_that_would_stand_alone_takes_part_once_more() -> None:
@@ -144,11 +154,32 @@ def test_acknowledged_refusals_stand_in_the_plan() -> None:
 
 
 @pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("PAIR05", "no rule has the code 'PAIR05'; `nanoserve-bench rules` lists them"),
+        ("pair005", "no rule has the code 'pair005'"),
+        *((rule.code, "is about the whole study") for rule in READ_RULES),
+        ("STAT006", "is about the whole study"),
+        ("STAT007", "is about the whole study"),
+        ("REP013", "is about the whole study"),
+    ],
+)
+def test_only_a_refusal_of_a_cell_or_pair_can_be_acknowledged(rule: str, message: str) -> None:
+    refusal = AcknowledgedRefusal(cell="nanoserve/cpu/float32/8/day44", rule=rule, reason="why")
+    with pytest.raises(PlanError, match=message):
+        plan_of(Choices(acknowledged=(refusal,)))
+
+
+@pytest.mark.parametrize(
     ("choices", "message"),
     [
         (lambda: Choices(arms=("nope",)), "no system is called 'nope'"),
         (lambda: Choices(arms=("a=",)), "is no arm"),
         (lambda: Choices(arms=("a/b=nanoserve",)), "is no arm"),
+        (lambda: Choices(arms=("+b=nanoserve",)), "its name would be run as a formula"),
+        (lambda: Choices(arms=("-=nanoserve",)), "its name would be run as a formula"),
+        (lambda: Choices(arms=("@b=nanoserve",)), "its name would be run as a formula"),
+        (lambda: Choices(arms=("a\tb=nanoserve",)), "its name holds a control character"),
         (lambda: Choices(arms=("nanoserve", "nanoserve")), "arm 'nanoserve' is there twice"),
         (lambda: Choices(workloads=("day45",)), "no workload is called 'day45'"),
         (lambda: Choices(workloads=("day44", "day44")), "is there twice"),
@@ -158,6 +189,7 @@ def test_acknowledged_refusals_stand_in_the_plan() -> None:
         (lambda: Choices(least_blocks=9), "no number is both"),
         (lambda: Choices(most_blocks=9), "give a target width"),
         (lambda: Choices(most_blocks=9, target=2.0), "a share such as 0.02"),
+        (lambda: Choices(target=0.02), "give --most-blocks above --blocks"),
         (
             lambda: Choices(acknowledged=(AcknowledgedRefusal(cell="x", rule="r", reason="w"),)),
             "no cell is called 'x'",

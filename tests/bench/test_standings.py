@@ -10,6 +10,7 @@ from rich.console import Console
 
 from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
+from support.rebuild import set_plan
 from support.sound import study
 
 
@@ -56,6 +57,17 @@ def test_a_pair_that_is_refused_keeps_the_figures_of_its_cells(tmp_path: Path) -
     assert "refused: STAT001" in line
     assert "x [" not in line
     assert float(line.split()[2]) > 0  # its throughput
+
+
+def test_a_cell_that_the_plan_compares_with_nothing_is_no_baseline(tmp_path: Path) -> None:
+    made = study()
+    last = made.plan.cells[-1]
+    kept = tuple(pair for pair in made.plan.comparisons if pair.candidate != last.id)
+    set_plan(made, comparisons=kept)
+    lines = table_of(made.write(tmp_path / "run")).splitlines()
+    (line,) = [line for line in lines if line.startswith(f"{last.arm}, {last.slots} ")]
+    assert line.split()[3] == "-"
+    assert [line.split()[0] for line in lines if "baseline" in line] == ["hf-generate,"]
 
 
 def test_a_folder_that_cannot_be_read_has_no_table(tmp_path: Path) -> None:

@@ -12,18 +12,21 @@ import pytest
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import Blocks, Fact
 from nanoserve_bench.results import PLAN, read
-from nanoserve_bench.schema import TrialRow
+from nanoserve_bench.schema import TrialRow, token_digest
+from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.rules.stat_blocks import headline_half_width
 from nanoserve_bench.sweep import (
     NextBlock,
     contended_by,
     exclusive,
-    headline_half_width,
     machine_differences,
     next_block,
     no_interrupt,
     plan_differences,
     stored,
+    unfinished,
 )
+from support.rebuild import BASE, change, engine, set_plan
 from support.sound import study
 
 S = 1_000_000_000
@@ -102,18 +105,74 @@ def test_a_contended_warm_up_disturbs_no_block() -> None:
 
 
 def test_the_least_number_is_a_next_block() -> None:
-    assert next_block(PLAN_OF_FOUR, (), narrow_enough=True) == NextBlock(number=0, replaces=None)
+    first = NextBlock(number=0, replaces=None, ordinal=1, left=4)
+    assert next_block(PLAN_OF_FOUR, (), narrow_enough=True) == first
+
+
+@pytest.mark.parametrize(
+    ("trials", "ordinal", "left"),
+    [
+        ((rows(0), rows(1)), 3, 2),
+        ((rows(0), rows(1, contended=True), rows(2)), 2, 2),
+        ((rows(0), rows(1, contended=True), rows(2), rows(3, replaces=1)), 4, 1),
+        ((rows(0), rows(1), rows(2, contended=True), rows(3, replaces=2, contended=True)), 3, 2),
+    ],
+)
+def test_people_count_fresh_blocks_and_a_block_run_again_keeps_its_number(
+    trials: tuple[TrialRow, ...], ordinal: int, left: int
+) -> None:
+    chosen = next_block(PLAN_OF_FOUR, trials, narrow_enough=False)
+    assert chosen is not None
+    assert (chosen.ordinal, chosen.left) == (ordinal, left)
 
 
 def test_the_widest_headline_interval_decides(tmp_path: Path) -> None:
     results = read(study().write(tmp_path / "run"))
-    width = headline_half_width(results)
+    width = headline_half_width(Evidence.of(results).pairs)
     assert width is not None
     assert 0 < width < 0.2
     alone = dataclasses.replace(
         results, trials=tuple(trial for trial in results.trials if trial.block == 0)
     )
-    assert headline_half_width(alone) is None
+    assert headline_half_width(Evidence.of(alone).pairs) is None
+
+
+@pytest.mark.parametrize("spoilt", [BASE, engine(4)])
+@pytest.mark.parametrize(
+    "values",
+    [{"finished_ns": None}, {"output_sha256": token_digest(()), "output_tokens": 0}],
+)
+def test_a_block_without_a_ratio_is_never_narrow(
+    tmp_path: Path, spoilt: str, values: dict[str, object]
+) -> None:
+    broken = study()
+    for index, block in enumerate(broken.blocks):
+        broken.blocks[index] = dataclasses.replace(block, outputs=(*block.outputs, ()))
+    change(broken, "requests", cell=spoilt, blocks=[2], **values)
+    results = read(broken.write(tmp_path / "run"))
+    assert headline_half_width(Evidence.of(results).pairs) is None
+
+
+def test_an_unfinished_sweep_of_the_same_plan_is_found_on_any_day_and_code(tmp_path: Path) -> None:
+    wanted = study(run_id="today", blocks=1).plan
+    assert unfinished(tmp_path / "nowhere", wanted) is None
+
+    def lay(name: str, *, finish: bool = False, **values: object) -> Path:
+        made = set_plan(study(run_id=name, blocks=1), **values)
+        return made.write(tmp_path / name, finish=finish)
+
+    lay("finished", finish=True)
+    lay("of-more-blocks", blocks=dataclasses.replace(wanted.blocks, least=2, most=2))
+    lay(".half-made.new")
+    (tmp_path / "notes.txt").write_text("mine")
+    (lay("damaged") / PLAN).write_text("{")
+    assert unfinished(tmp_path, wanted) is None
+    younger = "2026-01-01T00:00:01+00:00"
+    other = lay("other-code", revision="f" * 40, dirty=True, created_at=younger)
+    assert unfinished(tmp_path, wanted) == other
+    same = lay("yesterday")
+    assert unfinished(tmp_path, wanted) == same
+    assert unfinished(tmp_path, dataclasses.replace(wanted, seed=45)) is None
 
 
 def test_a_plan_that_is_only_younger_is_the_same() -> None:

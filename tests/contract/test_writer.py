@@ -107,6 +107,14 @@ def test_a_start_found_running_was_interrupted(tmp_path: Path) -> None:
     assert [entry.outcome for entry in resumed.manifest.ledger] == ["interrupted", "running"]
 
 
+def test_an_entry_in_the_ledger_leaves_a_finished_study_finished(tmp_path: Path) -> None:
+    laid = study(blocks=1)
+    writer = ResultsWriter.resume(laid.write(tmp_path / "run"))
+    writer.record_outcome("completed")
+    assert writer.manifest.complete
+    assert read(tmp_path / "run").manifest.complete
+
+
 def test_a_missing_value_is_an_empty_cell_and_a_required_one_is_demanded() -> None:
     columns = {column.name: column for column in columns_of(TrialRow)}
     assert columns["replaces"].write(None) == ""

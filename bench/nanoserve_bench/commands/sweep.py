@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from nanoserve_bench.progress import BarProgress, PlainProgress, duration, make_
 from nanoserve_bench.results import MANIFEST
 from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
-from nanoserve_bench.sweep import Sweep, now, stored
+from nanoserve_bench.sweep import Sweep, now, stored, unfinished
 from nanoserve_bench.systems import find
 from nanoserve_bench.workload import WORKLOADS, PromptBook
 
@@ -136,7 +137,8 @@ Exit codes
 @click.option(
     "--run-id",
     help="Name of the result folder. One that exists and is unfinished goes on where it stopped. "
-    "[default: date, device, workload and revision]",
+    "[default: that of an unfinished sweep of the same plan; else date, device, workload and "
+    "revision]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and how long it takes; run nothing.")
 def sweep(
@@ -166,10 +168,15 @@ def sweep(
     of its own and with prompts of its own. The first block is as good as any other: nothing is
     thrown away, and the plan is written down before the first trial.
 
-    Leave the machine alone while it runs. Stop it whenever you like: the same command goes on
-    where it stopped, on the same code and machine.
+    Leave the machine alone while it runs. You may stop it: the same command goes on where it
+    stopped, on the same code and machine. Let a block get done between two stops, though: the gate
+    accepts 3 starts that ended without one, and refuses the study from the fourth on.
     """
     console = make_console()
+    if full and workloads:
+        raise click.UsageError("--full is every workload: give it or --workload, not both")
+    if quick and blocks is not None:
+        raise click.UsageError(f"--quick is {QUICK_BLOCKS} blocks: give it or --blocks, not both")
     least = blocks or (QUICK_BLOCKS if quick else DEFAULT_BLOCKS)
     choices = Choices(
         arms=arms or DEFAULT_ARMS,
@@ -227,10 +234,9 @@ def _prepare(
     threads = threads or environment.usable_cores()
     machine = environment.fingerprint(probe.accelerators)
     stem = f"{datetime.now(UTC):%Y%m%d}-{'-'.join(_words(choices, measured))}-{code.short}"
-    run_id = run_id or _free_run_id(stem, out)
     plan = build_plan(
         choices,
-        run_id=run_id,
+        run_id=run_id or _free_run_id(stem, out),
         created_at=now(),
         model=folder.name,
         devices=measured,
@@ -239,10 +245,13 @@ def _prepare(
         dirty=code.dirty,
         find_system=find,
     )
+    going_on = unfinished(out, plan) if run_id is None else None
+    if going_on is not None:
+        plan = dataclasses.replace(plan, run_id=going_on.name)
     book = PromptBook(seed=plan.seed, workloads=plan.workloads, vocabulary=folder.vocabulary)
     return _Prepared(
         study=Study(plan=plan, model=folder, machine=machine, threads=threads, prompts=book),
-        folder=out / run_id,
+        folder=out / plan.run_id,
         facts=(
             *environment.facts(threads=threads),
             *probe.facts,
@@ -264,24 +273,27 @@ def _words(choices: Choices, measured: tuple[str, ...]) -> list[str]:
 
 
 def _free_run_id(stem: str, out: Path) -> str:
-    """The first of `stem`, `stem-2`, ... that is not a finished run."""
+    """The first of `stem`, `stem-2`, ... that is not taken."""
     for number in itertools.count(1):
         run_id = stem if number == 1 else f"{stem}-{number}"
-        if not (out / run_id / MANIFEST).is_file() or not stored(out / run_id)[1].complete:
+        if not (out / run_id).exists():
             return run_id
     raise AssertionError("unreachable")
 
 
 def _run(prepared: _Prepared, console: Console) -> None:
     plan, costs = prepared.study.plan, prepared.costs
-    total_s = plan.blocks.most * costs.block_s(plan)
+    block_s = costs.block_s(plan)
     console.print(
         f"{plan.run_id}: {len(plan.cells)} cells, {plan.blocks.most} blocks, about "
-        f"{duration(total_s)} in all",
+        f"{duration(plan.blocks.most * block_s)} in all",
         highlight=False,
     )
+    if (prepared.folder / MANIFEST).is_file():
+        done = stored(prepared.folder)[1].blocks_done
+        console.print(f"going on: blocks that are done already: {done}", highlight=False)
     kind = BarProgress if console.is_terminal else PlainProgress
-    with kind(console, costs, total_s=total_s) as progress:
+    with kind(console, costs, block_s=block_s) as progress:
         Sweep(prepared.study, prepared.folder, facts=prepared.facts, progress=progress).run()
 
 

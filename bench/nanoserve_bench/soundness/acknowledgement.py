@@ -8,6 +8,7 @@ from nanoserve_bench.plan import AcknowledgedRefusal, Plan
 from nanoserve_bench.soundness.evidence import doublings
 from nanoserve_bench.soundness.findings import Finding
 from nanoserve_bench.soundness.rule import Inspection, Rule
+from nanoserve_bench.soundness.rules.report_form import READ_RULES
 from nanoserve_bench.soundness.verdict import Acknowledged
 
 ACKNOWLEDGED = Rule(
@@ -23,6 +24,13 @@ ACKNOWLEDGED = Rule(
     ),
     remedy="Take the acknowledgement out of the next plan: the cell measures soundly now.",
 )
+
+
+STUDY_WIDE = frozenset(
+    {rule.code for rule in READ_RULES}
+    | {"STAT006", "STAT007", "REP011", "REP012", "REP013", "REP014", "REP015"}
+)
+"""Rules about the folder as a whole: what they refuse cannot be acknowledged."""
 
 
 def match(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nanoserve_bench.contention import contention
 from nanoserve_bench.soundness.evidence import Evidence, Pair
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
@@ -96,9 +98,8 @@ def _stopping(evidence: Evidence, inspection: Inspection) -> None:
 
 def _stopped_early(evidence: Evidence, inspection: Inspection, count: int) -> None:
     target = evidence.plan.blocks.target_half_width
-    widths = [_half_width(pair) for pair in evidence.pairs if pair.kind == "rival"]
-    widest = max((width for width in widths if width is not None), default=None)
-    if target is None or widest is None or None in widths or widest > target:
+    widest = headline_half_width(evidence.pairs)
+    if target is None or widest is None or widest > target:
         inspection.refuse_study(
             f"the study stopped after {count} of {evidence.plan.blocks.most} blocks, and its "
             f"widest relative half-width is {'unknown' if widest is None else f'{widest:.4f}'} "
@@ -106,10 +107,22 @@ def _stopped_early(evidence: Evidence, inspection: Inspection, count: int) -> No
         )
 
 
+def headline_half_width(pairs: Iterable[Pair]) -> float | None:
+    """The widest relative half-width among the speedups over rivals, which decides when to stop.
+
+    None where it is unknown, which is never narrow: there is no rival, a pair has fewer than two
+    blocks, or a block whose runs carry no ratio.
+    """
+    widths = [_half_width(pair) for pair in pairs if pair.kind == "rival"]
+    known = [width for width in widths if width is not None]
+    return max(known) if known and len(known) == len(widths) else None
+
+
 def _half_width(pair: Pair) -> float | None:
-    if len(pair.comparisons) < LEAST_FOR_AN_INTERVAL:
+    ratios = [comparison.speedup for comparison in pair.comparisons.values()]
+    if len(ratios) < LEAST_FOR_AN_INTERVAL or len(ratios) < sum(1 for _ in pair.blocks()):
         return None
-    return estimate(c.speedup for c in pair.comparisons.values()).relative_half_width
+    return estimate(ratios).relative_half_width
 
 
 STOPPING = StudyRule(
