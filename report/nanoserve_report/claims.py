@@ -94,8 +94,9 @@ def judge(study: Study) -> tuple[Claim, ...]:
             "The doublings reproduce, the headline wanders",
             "The baseline is the noisy half, and the marginal numbers are the ones that reproduce.",
             "at least three sweeps; reproduced if every doubling keeps its verdict and the "
-            "doublings spread less than the headline, in part if they do and a verdict changes; "
-            "refuted if they spread as much or more",
+            f"headline spreads more than {noise.NOISIER:g} times as much as the doublings (in the "
+            "logs), in part if it does and a verdict changes; refuted if the doublings spread as "
+            "much or more",
             _reproduction(section),
         ),
         _claim(

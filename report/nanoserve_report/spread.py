@@ -2,13 +2,14 @@
 
 The source document's claim is that the worth of each doubling reproduces while the headline ratio
 wanders with the baseline's noise. It is put to the test here, on at least three sweeps of one
-setting: reproduced when every doubling keeps its verdict and the doublings spread less than the
-headline does; refuted when the doublings spread as much or more; reproduced in part when they
-spread less and yet a verdict changed.
+setting: reproduced when every doubling keeps its verdict and the doublings spread clearly less than
+the headline does (in the logs); reproduced in part when they do and yet a verdict changed; refuted
+when they spread as much or more; undecided between.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -142,6 +143,8 @@ def verdict(section: Section) -> Reproduction:
     )
     if doubling.spread >= ratio.spread:
         word = "refuted"
+    elif math.log(ratio.spread) <= noise.NOISIER * math.log(doubling.spread):
+        word = "undecided"
     else:
         word = "reproduced in part" if changed else "reproduced"
     return Reproduction(word=word, sentence=f"{word.capitalize()}: {facts}; {kept}.")

@@ -315,14 +315,18 @@ class Study:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """One section per setting, by name; of what ran at one place, the newest first."""
+        """One section per setting, by name; of what ran at one place, the newest first.
+
+        A study that doubles no slots, such as one of what the timing costs, comes after all that
+        do.
+        """
         grouped: dict[Setting, list[Sweep]] = defaultdict(list)
         for folder in self.folders:
             for sweep in folder.sweeps:
                 grouped[sweep.setting].append(sweep)
         found = [Section(setting=key, sweeps=tuple(sweeps)) for key, sweeps in grouped.items()]
         found.sort(key=lambda section: section.sweeps[-1].folder.created_at, reverse=True)
-        return tuple(sorted(found, key=lambda section: section.setting.place))
+        return tuple(sorted(found, key=lambda s: (s.setting.place, not s.lead.marginals)))
 
     @cached_property
     def devices(self) -> tuple[DevicePage, ...]:

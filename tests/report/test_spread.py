@@ -69,3 +69,17 @@ def test_a_changed_verdict_reproduces_only_in_part(tmp_path: Path) -> None:
     found = spread.verdict(load(write(tmp_path, *studies)).sections[0])
     assert found.word == "reproduced in part"
     assert "the verdict changed on 4 to 8 slots" in found.sentence
+
+
+def test_a_headline_that_wanders_hardly_more_decides_nothing(tmp_path: Path) -> None:
+    def engine(index: int):
+        # At eight slots both move: the doubling by 1.20, a ratio by 1.20 x 1.06.
+        base = 62.0 * (1.0, 1.03, 1.06)[index]
+        slower = {8: 1.2 ** (1 - index / 2)}
+        return lambda system, rows: (
+            base if system != "nanoserve" else STEP_MS.get(rows, 60) * slower.get(rows, 1.0)
+        )
+
+    studies = [sweep(index, step_ms=engine(index)) for index in range(3)]
+    found = spread.verdict(load(write(tmp_path, *studies)).sections[0])
+    assert found.word == "undecided", found.sentence

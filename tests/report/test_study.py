@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nanoserve_bench.plan import Fact, SkippedDevice
-from nanoserve_report.pages import parts
+from nanoserve_report.pages import compose, parts
 from nanoserve_report.study import Status, Study, StudyError, load, slug
 from support.report_studies import REFUSED_CELL, diverge, sweep, write
 
@@ -157,3 +157,30 @@ def test_a_card_is_settled_by_itself_and_a_kind_by_any_card_of_it(
     hole = SkippedDevice(device=skipped, reason="it is broken")
     study.plan = dataclasses.replace(study.plan, skipped_devices=(hole,))
     assert load(write(tmp_path, study)).skipped == ((hole,) if shown else ())
+
+
+def test_a_newer_study_without_doublings_does_not_lead(tmp_path: Path) -> None:
+    alone = sweep(1)
+    cells = tuple(cell for cell in alone.plan.cells if cell.system != "nanoserve")
+    names = {cell.id for cell in cells}
+    alone.plan = dataclasses.replace(
+        alone.plan,
+        created_at="2026-01-01T00:00:01+00:00",
+        arms=tuple(arm for arm in alone.plan.arms if arm.system != "nanoserve"),
+        cells=cells,
+        comparisons=tuple(p for p in alone.plan.comparisons if p.candidate in names),
+        orders=tuple(tuple(c for c in order if c in names) for order in alone.plan.orders),
+    )
+    for table in ("trials", "requests", "steps"):
+        alone.edit(table, lambda row: None, where=lambda row: row.cell not in names)
+    alone.edit("systems", lambda row: None, where=lambda row: row.arm == "nanoserve")
+    for index, block in enumerate(alone.blocks):
+        trials = tuple(dataclasses.replace(t, order=n) for n, t in enumerate(block.trials))
+        alone.blocks[index] = dataclasses.replace(block, trials=trials)
+    study = load(write(tmp_path, sweep(0), alone))
+    first, second = study.sections
+    assert (first.lead.name, second.lead.name) == ("20260101-cpu-day44-0123456", alone.plan.run_id)
+    assert second.lead.sound_cells, second.lead.folder.verdict.findings
+    book = compose(study)
+    assert "No doubling was measured" not in book.files["results/index.md"].decode()
+    assert "No doubling was measured" in book.files["results/devices/cpu-float32.md"].decode()

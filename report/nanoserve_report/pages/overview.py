@@ -88,7 +88,7 @@ def _device(book: Book, page: DevicePage, linker: Linker) -> dict[str, Any]:
         "parts": [
             _part(book, page, section, linker)
             for section in page.sections
-            if section.lead.sound_cells
+            if section.lead.sound_cells and (section.lead.rivals or section.lead.marginals)
         ],
     }
 
