@@ -38,9 +38,9 @@ class Scatter:
 
     @property
     def words(self) -> str:
-        """`nanoserve 15 % (up to a factor of 1.42)`."""
+        """`15 % for nanoserve (up to a factor of 1.42 in one cell)`."""
         share = numbers.significant(100 * self.deviation, 2)
-        return f"{self.arm} {share} % (up to a factor of {self.widest:.2f} in one cell)"
+        return f"{share} % for {self.arm} (up to a factor of {self.widest:.2f} in one cell)"
 
 
 def scatters(section: Section) -> dict[str, Scatter]:

@@ -44,6 +44,7 @@ def test_an_engine_with_moods_is_the_noisy_half(tmp_path: Path) -> None:
     claim, study = judged(tmp_path, moody(0.08, 0.0))
     assert claim.word == "refuted"
     assert "nanoserve is the noisy half, hf-generate the steady one" in claim.finding
+    assert " % for hf-generate (up to a factor of " in claim.finding
     assert "The document's three sweeps put the baseline at 2.82, 2.44 and 1.92" in claim.finding
     book = compose(study)
     for name in ("results/index.md", "results/claims.md"):
