@@ -15,6 +15,7 @@ import matplotlib as mpl
 import pytest
 
 from nanoserve_bench.plan import SkippedDevice
+from nanoserve_report.book import Book
 from nanoserve_report.figures import (
     devices,
     identity,
@@ -232,3 +233,12 @@ def test_reproducibility_has_every_sweep_of_every_quantity(three: Study) -> None
     runs = {folder.name for folder in three.folders}
     for quantity, slots in [("speedup", "8"), ("doubling", "4")]:
         assert {r["run"] for r in found if (r["quantity"], r["slots"]) == (quantity, slots)} == runs
+
+
+def test_clip_paths_are_named_by_their_order_and_not_by_their_last_bit(one_book: Book) -> None:
+    drawn = [text for name, text in one_book.files.items() if name.endswith(".svg")]
+    clips = [re.findall(rb'<clipPath id="(\w+)">', text) for text in drawn]
+    assert any(clips)
+    for text, names in zip(drawn, clips, strict=True):
+        assert sorted(names) == sorted(b"clip%d" % (i + 1) for i in range(len(names)))
+        assert set(re.findall(rb"url\(#(clip\w*)\)", text)) <= set(names)

@@ -1,7 +1,8 @@
 """A drawn figure to SVG bytes: reproducible to the byte, one file for both colour schemes.
 
-Two things make the bytes reproducible between processes: the fixed `svg.hashsalt` of the house
-style, and no date in the metadata. Either alone is not enough.
+Three things make the bytes reproducible between processes: the fixed `svg.hashsalt` of the house
+style, no date in the metadata, and clip paths that are numbered in order of appearance. Their own
+names are hashes of unrounded coordinates, whose last bit the layout solver does not always repeat.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from matplotlib.figure import Figure
 
 from nanoserve_report.figures.style import ROLES, house_style
 
+_CLIP_PATH = re.compile(r'<clipPath id="(\w+)">')
 _PROLOGUE = re.compile(r"<\?xml.*?\?>\s*<!DOCTYPE.*?>\s*", re.DOTALL)
 
 
@@ -34,6 +36,9 @@ def render(figure: Figure) -> bytes:
     stray = sorted(set(re.findall(r"(?:fill|stroke|stop-color): ?(#[0-9a-fA-F]{3,8})", text)))
     if stray:
         raise ValueError(f"colours outside the palette in the figure: {', '.join(stray)}")
+    for number, name in enumerate(dict.fromkeys(_CLIP_PATH.findall(text)), start=1):
+        text = text.replace(f'id="{name}"', f'id="clip{number}"')
+        text = text.replace(f"url(#{name})", f"url(#clip{number})")
     text = _PROLOGUE.sub('<?xml version="1.0" encoding="utf-8"?>\n', text)
     head, rest = text.split(">", 2)[0:2], text.split(">", 2)[2]
     return f"{head[0]}>{head[1]}>{_style()}{rest}".encode()
