@@ -54,11 +54,6 @@ class Comparison:
     tpot_ratio: Fraction | None
     e2el_ratio: Fraction | None
 
-    @property
-    def in_company(self) -> bool:
-        """Whether the candidate's prefills shared their steps with other rows."""
-        return self.candidate.slots > 1
-
     @classmethod
     def of(
         cls,

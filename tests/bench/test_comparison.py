@@ -42,7 +42,6 @@ def test_the_factors_are_exact_and_multiply_to_the_speedup() -> None:
     assert found.batch_factor == 2
     assert found.slot_factor == Fraction(100, 120)
     assert found.batch_factor * found.slot_factor == found.speedup
-    assert found.in_company
 
 
 def test_where_arrivals_differ_the_ratios_of_offered_load_are_holes() -> None:
@@ -68,9 +67,8 @@ def test_the_baselines_ttft_is_set_against_the_candidates_prefill() -> None:
     assert found.tpot_ratio == Fraction(75, 90)
 
 
-def test_at_one_slot_nothing_is_in_company() -> None:
+def test_at_one_slot_the_factors_and_the_prefill_ratio_are_the_speedup() -> None:
     found = compare(baseline(), concurrent(4, slots=1, ms=100))
-    assert not found.in_company
     assert found.speedup == found.batch_factor == found.slot_factor == found.prefill_ratio == 1
 
 
