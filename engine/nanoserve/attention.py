@@ -17,6 +17,7 @@ what a mask hides has been cleaned (see ``kv_cache``).
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -25,6 +26,15 @@ from nanoserve.kv_cache import PagedKVCache
 from nanoserve.scheduler import ScheduledRow
 
 ATTENTION_PATH = "torch:sdpa over gathered blocks"
+
+
+class Attend(Protocol):
+    """Attention of one step, its cache and its plan bound: what a model needs of it."""
+
+    def __call__(
+        self, queries: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *, layer: int
+    ) -> torch.Tensor:
+        """Store the keys and values in a layer of the cache, and attend, as ``paged_attention``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

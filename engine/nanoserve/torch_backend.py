@@ -1,10 +1,11 @@
 """A step in torch: on any device, in any dtype, and what the kernels are tested against."""
 
 from collections.abc import Iterable
+from functools import partial
 
 import torch
 
-from nanoserve.attention import ATTENTION_PATH, AttentionPlan
+from nanoserve.attention import ATTENTION_PATH, AttentionPlan, paged_attention
 from nanoserve.kv_cache import PagedKVCache, block_bytes
 from nanoserve.linear import choose_kernel
 from nanoserve.models.llama import LlamaModel
@@ -69,12 +70,12 @@ class TorchBackend:
             token_ids += row.request.token_ids[row.start : stop]
             positions += range(row.start, stop)
             last.append(len(token_ids) - 1)
+        seen = AttentionPlan.build(
+            plan.rows, block_size=self._cache.block_size, device=self._device
+        )
         return self._model.forward(
             torch.tensor(token_ids, device=self._device),
             torch.tensor(positions, device=self._device),
             torch.tensor(last, device=self._device),
-            cache=self._cache,
-            plan=AttentionPlan.build(
-                plan.rows, block_size=self._cache.block_size, device=self._device
-            ),
+            attend=partial(paged_attention, cache=self._cache, plan=seen),
         )

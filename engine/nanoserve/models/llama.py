@@ -16,8 +16,7 @@ from itertools import groupby
 import torch
 from torch.nn.functional import silu
 
-from nanoserve.attention import AttentionPlan, paged_attention
-from nanoserve.kv_cache import PagedKVCache
+from nanoserve.attention import Attend
 from nanoserve.linear import Linear, LinearKernel
 from nanoserve.models.digest import EMBEDDING, HEAD
 from nanoserve.models.model_config import ModelConfig
@@ -126,8 +125,7 @@ class LlamaModel:
         positions: torch.Tensor,
         wanted: torch.Tensor,
         *,
-        cache: PagedKVCache,
-        plan: AttentionPlan,
+        attend: Attend,
     ) -> torch.Tensor:
         """Logits of the successors of some tokens.
 
@@ -135,8 +133,7 @@ class LlamaModel:
             token_ids: The step's tokens, ``[tokens]``.
             positions: Their places in their own sequences, ``[tokens]``.
             wanted: Which of the tokens to take through the head, ``[rows]``.
-            cache: The KV pool; gets the tokens' keys and values.
-            plan: What each token may see.
+            attend: Attention over the cache, which gets the tokens' keys and values first.
 
         Returns:
             Logits, ``[rows, vocab_size]``, in the model's dtype.
@@ -147,7 +144,7 @@ class LlamaModel:
         for index, layer in enumerate(self.layers):
             normed = _rms_norm(hidden, layer.input_norm, eps)
             queries, keys, values = self._heads(layer.qkv(normed), cosines, sines)
-            seen = paged_attention(queries, keys, values, cache=cache, layer=index, plan=plan)
+            seen = attend(queries, keys, values, layer=index)
             hidden = hidden + layer.output(seen)
             normed = _rms_norm(hidden, layer.post_attention_norm, eps)
             gate, up = layer.gate_up(normed).chunk(2, dim=-1)
