@@ -14,7 +14,10 @@ from nanoserve_bench.launcher import environment_of
 from nanoserve_bench.plan import Fact, SkippedDevice
 
 _PROBE_TIMEOUT_S = 300
-_DRIVER_QUERY = "index,driver_version,clocks.max.sm,clocks.max.memory,power.limit"
+_DRIVER_QUERY = (
+    "index,driver_version,clocks.max.sm,clocks.max.memory,power.limit,temperature.gpu,"
+    "ecc.mode.current"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -104,12 +107,14 @@ def driver_facts() -> tuple[Fact, ...]:
         values = [part.strip() for part in line.split(",")]
         if len(values) != len(_DRIVER_QUERY.split(",")):
             continue  # a message of the tool, and no card
-        index, driver, sm_clock, memory_clock, power = values
+        index, driver, sm_clock, memory_clock, power, temperature, ecc = values
         facts += [
             Fact(name=f"cuda_{index}_driver", value=driver),
             Fact(name=f"cuda_{index}_max_sm_clock", value=_number(sm_clock), unit="MHz"),
             Fact(name=f"cuda_{index}_max_memory_clock", value=_number(memory_clock), unit="MHz"),
             Fact(name=f"cuda_{index}_power_limit", value=_number(power), unit="W"),
+            Fact(name=f"cuda_{index}_temperature_at_start", value=_number(temperature), unit="C"),
+            Fact(name=f"cuda_{index}_ecc", value=None if ecc.startswith("[") else ecc),
         ]
     return tuple(facts)
 

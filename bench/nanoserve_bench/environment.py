@@ -22,6 +22,7 @@ _LIBRARIES = (
     "nanoserve-bench",
     "nanoserve",
     "torch",
+    "triton",
     "transformers",
     "tokenizers",
     "safetensors",

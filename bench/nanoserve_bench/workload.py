@@ -25,9 +25,20 @@ WORKLOADS: Mapping[str, WorkloadPlan] = {
             new_tokens=16,
             slots=(1, 2, 4, 8, 16, 32),
         ),
+        WorkloadPlan(
+            name="day44x64",
+            requests=64,
+            prompt_tokens=6,
+            new_tokens=16,
+            slots=(1, 2, 4, 8, 16, 32, 64),
+        ),
     )
 }
-"""The offline workload of the source document, and the same with four times the requests."""
+"""The offline workload of the source document, and the same with four and eight times the
+requests; the last is for cards, whose doublings go on being worth it for longer."""
+
+FULL = ("day44", "day44x32")
+"""The workloads of a full study; the others run where they are chosen."""
 
 WARMUP_TOKENS = 3
 """Tokens of a warm-up request: a prefill, and decode steps of which the second is warm."""

@@ -65,7 +65,9 @@ def test_a_torch_that_does_not_start_is_told(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_driver_tells_its_version_and_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(devices.shutil, "which", lambda _: "nvidia-smi")
-    answer = "0, 580.1, 1980, 2619, 700.00\n1, 580.1, [N/A], 2619, 700.00\n"
+    answer = (
+        "0, 580.1, 1980, 2619, 700.00, 31, Enabled\n1, 580.1, [N/A], 2619, 700.00, [N/A], [N/A]\n"
+    )
     done = subprocess.CompletedProcess([], 0, stdout=answer, stderr="")
     monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: done)
     facts = {fact.name: (fact.value, fact.unit) for fact in driver_facts()}
@@ -73,6 +75,10 @@ def test_a_driver_tells_its_version_and_clocks(monkeypatch: pytest.MonkeyPatch) 
     assert facts["cuda_0_max_sm_clock"] == (1980.0, "MHz")
     assert facts["cuda_1_max_sm_clock"] == (None, "MHz")
     assert facts["cuda_1_power_limit"] == (700.0, "W")
+    assert facts["cuda_0_temperature_at_start"] == (31.0, "C")
+    assert facts["cuda_1_temperature_at_start"] == (None, "C")
+    assert facts["cuda_0_ecc"] == ("Enabled", "")
+    assert facts["cuda_1_ecc"] == (None, "")
 
 
 def test_without_a_driver_there_are_no_facts_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +87,8 @@ def test_without_a_driver_there_are_no_facts_of_one(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "answer", ["No devices were found\n", "", "0, 580.1, 1980, 2619, 700.00, more\n", "\n"]
+    "answer",
+    ["No devices were found\n", "", "0, 580.1, 1980, 2619, 700.00, 31, Enabled, more\n", "\n"],
 )
 def test_a_driver_that_says_something_else_tells_nothing(
     monkeypatch: pytest.MonkeyPatch, answer: str

@@ -8,10 +8,10 @@ import pytest
 
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import WorkloadPlan
-from nanoserve_bench.workload import WORKLOADS, PromptBook, Vocabulary
+from nanoserve_bench.workload import FULL, WORKLOADS, PromptBook, Vocabulary
 
 VOCABULARY = Vocabulary(size=49_152, special=frozenset(range(17)))
-BOTH = tuple(WORKLOADS.values())
+BOTH = tuple(WORKLOADS[name] for name in FULL)
 
 
 def _book(seed: int = 44, vocabulary: Vocabulary = VOCABULARY) -> PromptBook:
@@ -32,6 +32,13 @@ def test_the_workloads_of_the_source_document() -> None:
     assert (day44.requests, day44.prompt_tokens, day44.new_tokens) == (8, 6, 16)
     assert day44.slots == (1, 2, 4, 8)
     assert (day44x32.requests, day44x32.slots) == (32, (1, 2, 4, 8, 16, 32))
+    assert FULL == ("day44", "day44x32")
+
+
+def test_the_workload_of_a_card_fills_64_slots_and_is_otherwise_the_same() -> None:
+    small, large = WORKLOADS["day44"], WORKLOADS["day44x64"]
+    assert (large.requests, large.slots) == (64, (1, 2, 4, 8, 16, 32, 64))
+    assert (large.prompt_tokens, large.new_tokens) == (small.prompt_tokens, small.new_tokens)
 
 
 def test_every_prompt_has_its_length_and_ordinary_ids() -> None:

@@ -31,7 +31,7 @@ from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
 from nanoserve_bench.sweep import Sweep, now, stored, unfinished
 from nanoserve_bench.systems import find
-from nanoserve_bench.workload import WORKLOADS, PromptBook
+from nanoserve_bench.workload import FULL, WORKLOADS, PromptBook
 
 EXIT_REFUSED = 1
 
@@ -174,13 +174,13 @@ def sweep(
     """
     console = make_console()
     if full and workloads:
-        raise click.UsageError("--full is every workload: give it or --workload, not both")
+        raise click.UsageError("--full is two workloads: give it or --workload, not both")
     if quick and blocks is not None:
         raise click.UsageError(f"--quick is {QUICK_BLOCKS} blocks: give it or --blocks, not both")
     least = blocks or (QUICK_BLOCKS if quick else DEFAULT_BLOCKS)
     choices = Choices(
         arms=arms or DEFAULT_ARMS,
-        workloads=tuple(WORKLOADS) if full else workloads or ("day44",),
+        workloads=FULL if full else workloads or ("day44",),
         slots=slots,
         dtypes=dtypes or ("float32",),
         least_blocks=least,
@@ -268,8 +268,7 @@ def _prepare(
 def _words(choices: Choices, measured: tuple[str, ...]) -> list[str]:
     """What tells one run id from another: devices and workloads."""
     kinds = dict.fromkeys(device.partition(":")[0] for device in measured)
-    full = len(choices.workloads) == len(WORKLOADS)
-    return [*kinds, "full" if full else "-".join(choices.workloads)]
+    return [*kinds, "full" if choices.workloads == FULL else "-".join(choices.workloads)]
 
 
 def _free_run_id(stem: str, out: Path) -> str:
