@@ -14,7 +14,7 @@ import torch
 from nanoserve._checks import is_integer, is_text, shown
 from nanoserve.errors import ConfigError
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 KERNELS = ("auto", "torch")
 
@@ -27,7 +27,7 @@ class EngineConfig:
         model: ``smollm2-135m`` (the packaged weights), a ``.gguf`` file, a folder with
             ``config.json`` and safetensors, a Hugging Face id, or ``synthetic:<config>``.
         device: A torch device: ``cpu``, ``cuda``, ``cuda:1``, ``mps``, ``xpu``.
-        dtype: ``float32`` or ``bfloat16``, of weights, activations and KV cache alike.
+        dtype: ``float32``, ``bfloat16`` or ``float16``, of weights, activations and KV cache alike.
         max_slots: Most requests in the running batch.
         max_model_len: Most tokens of a request, prompt and output together; None takes the
             model's own limit. At least 2, one of each.

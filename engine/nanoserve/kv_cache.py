@@ -54,6 +54,10 @@ class PagedKVCache:
         self.block_size = block_size
         self.keys = torch.empty(shape, device=device, dtype=dtype)
         self.values = torch.empty(shape, device=device, dtype=dtype)
+        # The same memory: a layer's blocks, and its slots.
+        self._blocks = list(zip(self.keys, self.values, strict=True))
+        self._slots = [(keys.flatten(0, 1), values.flatten(0, 1)) for keys, values in self._blocks]
+        self._room = _Room(self.keys)
 
     def clean(self, blocks: Sequence[int]) -> None:
         """Zero the blocks that change hands, in all layers."""
@@ -66,27 +70,56 @@ class PagedKVCache:
         self, layer: int, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor
     ) -> None:
         """Store the keys and values, ``[tokens, kv_heads, head_dim]``, of tokens at ``slots``."""
-        self.keys[layer].flatten(0, 1).index_copy_(0, slots, keys)
-        self.values[layer].flatten(0, 1).index_copy_(0, slots, values)
+        key_slots, value_slots = self._slots[layer]
+        key_slots.index_copy_(0, slots, keys)
+        value_slots.index_copy_(0, slots, values)
 
-    def read(self, layer: int, tables: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Fetch whole sequences.
+    def read(
+        self, layer: int, blocks: torch.Tensor, *, sequences: int
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Fetch whole blocks of some sequences.
+
+        They come into the same memory every time: making room for them anew, page by page, takes
+        longer than the copying.
 
         Args:
             layer: Which layer.
-            tables: Block ids, ``[sequences, blocks]``.
+            blocks: Ids, those of one sequence after those of the other, the same number of each.
+            sequences: How many there are.
 
         Returns:
-            Keys and values, each ``[sequences, kv_heads, blocks * block_size, head_dim]``.
+            Keys and values, each ``[sequences, kv_heads, tokens, head_dim]``, valid until the
+            next call.
         """
-        return _gather(self.keys[layer], tables), _gather(self.values[layer], tables)
+        keys, values = self._blocks[layer]
+        room = self._room.of(len(blocks), sequences)
+        torch.index_select(keys, 0, blocks, out=room.keys)
+        torch.index_select(values, 0, blocks, out=room.values)
+        return room.by_head
 
 
-def _gather(pool: torch.Tensor, tables: torch.Tensor) -> torch.Tensor:
-    sequences, blocks = tables.shape
-    _, block_size, heads, head_dim = pool.shape
-    fetched = pool.index_select(0, tables.flatten())
-    return fetched.view(sequences, blocks * block_size, heads, head_dim).transpose(1, 2)
+class _Room:
+    """Memory for what is fetched, and how it was looked at last: all layers of a step are alike."""
+
+    def __init__(self, pool: torch.Tensor) -> None:
+        self._memory = pool.new_empty(2, 0)
+        self._block = pool.shape[2:]
+        self._last = (0, 0)
+        self.keys = self.values = self._memory[0]
+        self.by_head = (self.keys, self.values)
+
+    def of(self, blocks: int, sequences: int) -> "_Room":
+        """Make it fit: ``keys`` and ``values`` block by block, and ``by_head`` by sequence."""
+        if self._last != (blocks, sequences):
+            self._last = (blocks, sequences)
+            size = blocks * self._block.numel()
+            if size > self._memory.shape[1]:
+                self._memory = self._memory.new_empty(2, size + size // 2)
+            self.keys, self.values = self._memory[:, :size].view(2, blocks, *self._block)
+            shape = (sequences, -1, *self._block[1:])
+            keys, values = (part.view(shape).transpose(1, 2) for part in (self.keys, self.values))
+            self.by_head = (keys, values)
+        return self
 
 
 def block_bytes(config: ModelConfig, *, block_size: int, dtype: torch.dtype) -> int:

@@ -32,8 +32,13 @@ class LinearKernel(Protocol):
 
     path: str
 
-    def pack(self, weight: torch.Tensor) -> Linear:
-        """Prepare ``[out_features, in_features]``; the caller may drop the weight afterwards."""
+    def pack(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
+        """Prepare a product.
+
+        Args:
+            weight: ``[out_features, in_features]``; the caller may drop it afterwards.
+            bias: ``[out_features]``, or None.
+        """
 
 
 class PlainKernel:
@@ -41,9 +46,9 @@ class PlainKernel:
 
     path = "torch:F.linear"
 
-    def pack(self, weight: torch.Tensor) -> Linear:
+    def pack(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """Keep the weight."""
-        return lambda x: linear(x, weight)
+        return lambda x: linear(x, weight, bias)
 
 
 class OneDnnKernel:
@@ -51,13 +56,13 @@ class OneDnnKernel:
 
     path = "torch:onednn-prepacked"
 
-    def pack(self, weight: torch.Tensor) -> Linear:
+    def pack(self, weight: torch.Tensor, bias: torch.Tensor | None = None) -> Linear:
         """Copy the weight into the blocked layout."""
         packed = torch.ops.mkldnn._reorder_linear_weight(weight, _EXPECTED_ROWS)  # noqa: SLF001
         product = torch.ops.mkldnn._linear_pointwise  # noqa: SLF001
 
         def multiply(x: torch.Tensor) -> torch.Tensor:
-            result: torch.Tensor = product(x, packed, None, "none", [], "")
+            result: torch.Tensor = product(x, packed, bias, "none", [], "")
             return result
 
         return multiply
@@ -80,8 +85,9 @@ def _onednn_fault() -> str | None:
         return "this build of torch has no oneDNN"
     x = torch.ones(3, 5, device="cpu", dtype=torch.float32)
     weight = torch.arange(35, device="cpu", dtype=torch.float32).view(7, 5)
+    bias = torch.arange(7, device="cpu", dtype=torch.float32)
     try:
-        exact = torch.equal(OneDnnKernel().pack(weight)(x), linear(x, weight))
+        exact = torch.equal(OneDnnKernel().pack(weight, bias)(x), linear(x, weight, bias))
     except (RuntimeError, AttributeError) as error:
         return f"oneDNN's packed linear failed: {error}"
     return None if exact else "oneDNN's packed linear gave a wrong product"

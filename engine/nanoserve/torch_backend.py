@@ -8,14 +8,14 @@ import torch
 from nanoserve.attention import ATTENTION_PATH, AttentionPlan, paged_attention
 from nanoserve.kv_cache import PagedKVCache, block_bytes
 from nanoserve.linear import choose_kernel
-from nanoserve.models.llama import LlamaModel
+from nanoserve.models.decoder import Decoder
 from nanoserve.models.model_config import ModelConfig
 from nanoserve.sampler import highest
 from nanoserve.scheduler import SchedulerOutput
 
 
 class TorchBackend:
-    """``LlamaModel`` over a ``PagedKVCache``.
+    """``Decoder`` over a ``PagedKVCache``.
 
     Args:
         config: The model's shape.
@@ -34,14 +34,15 @@ class TorchBackend:
         self._device = device
         self._dtype = dtype
         self._max_positions = max_positions
+        self._windows = config.hiding_windows(max_positions)
         self._kernel = choose_kernel(device, dtype)
         self.kernel_path = self._kernel.path
-        self._model: LlamaModel
+        self._model: Decoder
         self._cache: PagedKVCache
 
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Pack the weights."""
-        self._model = LlamaModel(
+        self._model = Decoder(
             self._config, tensors, kernel=self._kernel, max_positions=self._max_positions
         )
 
@@ -70,12 +71,10 @@ class TorchBackend:
             token_ids += row.request.token_ids[row.start : stop]
             positions += range(row.start, stop)
             last.append(len(token_ids) - 1)
-        seen = AttentionPlan.build(
-            plan.rows, block_size=self._cache.block_size, device=self._device
-        )
+        seen = AttentionPlan.build(plan.rows, cache=self._cache, windows=self._windows)
         return self._model.forward(
             torch.tensor(token_ids, device=self._device),
             torch.tensor(positions, device=self._device),
-            torch.tensor(last, device=self._device),
+            torch.tensor(last, device=self._device, dtype=torch.int64),
             attend=partial(paged_attention, cache=self._cache, plan=seen),
         )

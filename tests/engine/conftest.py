@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput, backend
 from nanoserve.kernels.compile import (
@@ -25,10 +24,9 @@ from nanoserve.model_runner import ModelRunner
 from nanoserve.scheduler import SchedulerOutput
 
 torch.set_num_threads(1)
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
 
 SMALL_LLAMA: dict[str, Any] = {
+    "model_type": "llama",
     "vocab_size": 97,
     "hidden_size": 48,
     "intermediate_size": 80,
@@ -50,7 +48,7 @@ SMALL_LLAMA: dict[str, Any] = {
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """A small random Llama as transformers has it, and the folder it was saved to."""
+    """A small random model as transformers has it, and the folder it was saved to."""
 
     model: Any
     folder: Path
@@ -80,18 +78,22 @@ ReferenceMaker = Callable[..., Reference]
 
 @pytest.fixture(scope="session")
 def make_reference(tmp_path_factory: pytest.TempPathFactory) -> ReferenceMaker:
-    """Make a small random Llama; keyword arguments change its config."""
+    """Make a small random model, a Llama; keyword arguments change its config."""
     made: dict[str, Reference] = {}
 
     def make(**changes: Any) -> Reference:
         key = repr(sorted(changes.items()))
         if key not in made:
             torch.manual_seed(len(made))
-            model = LlamaForCausalLM(LlamaConfig(**{**SMALL_LLAMA, **changes})).eval()
-            # transformers starts every norm at one, which would hide a norm that is left out.
+            config = AutoConfig.for_model(**{**SMALL_LLAMA, **changes})
+            model = AutoModelForCausalLM.from_config(config).eval()
+            # transformers starts every norm at one and every bias at zero, which would hide one
+            # that is left out.
             for name, parameter in model.named_parameters():
                 if "norm" in name:
                     parameter.data.uniform_(0.5, 1.5)
+                if name.endswith("bias"):
+                    parameter.data.normal_()
             folder = tmp_path_factory.mktemp("reference")
             model.save_pretrained(folder)
             made[key] = Reference(model=model, folder=folder)

@@ -27,7 +27,7 @@ def test_what_is_written_at_slots_is_read_through_tables():
     cache = make_cache()
     keys, values = torch.randn(5, 2, 16), torch.randn(5, 2, 16)
     cache.write(1, keys, values, torch.tensor([8, 9, 2, 3, 4]))  # blocks 4, 1 and half of 2
-    got_keys, got_values = cache.read(1, torch.tensor([[4, 1, 2], [1, 1, 4]]))
+    got_keys, got_values = cache.read(1, torch.tensor([4, 1, 2, 1, 1, 4]), sequences=2)
     assert got_keys.shape == (2, 2, 6, 16)
     assert torch.equal(got_keys[0, :, :5], keys.transpose(0, 1))
     assert torch.equal(got_values[0, :, :5], values.transpose(0, 1))
@@ -38,8 +38,16 @@ def test_layers_do_not_share_memory():
     cache = make_cache()
     cache.clean(range(6))
     cache.write(0, torch.ones(1, 2, 16), torch.ones(1, 2, 16), torch.tensor([0]))
-    keys, values = cache.read(1, torch.tensor([[0]]))
+    keys, values = cache.read(1, torch.tensor([0]), sequences=1)
     assert keys.abs().sum() == values.abs().sum() == 0
+
+
+def test_reading_makes_no_room_that_is_there_already():
+    cache = make_cache()
+    cache.clean(range(6))
+    first, _ = cache.read(0, torch.tensor([0, 1, 2, 3]), sequences=2)
+    second, _ = cache.read(1, torch.tensor([5]), sequences=1)
+    assert second.data_ptr() == first.data_ptr()
 
 
 def test_a_block_is_clean_after_cleaning_and_the_others_are_untouched():

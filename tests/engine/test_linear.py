@@ -21,7 +21,10 @@ def test_a_packed_weight_multiplies_like_the_weight(
 ):
     torch.manual_seed(rows)
     weight, x = torch.randn(shape), torch.randn(rows, shape[1])
+    bias = torch.randn(shape[0])
     torch.testing.assert_close(kernel.pack(weight)(x), x @ weight.T, atol=1e-4, rtol=1e-5)
+    wanted = x @ weight.T + bias
+    torch.testing.assert_close(kernel.pack(weight, bias)(x), wanted, atol=1e-4, rtol=1e-5)
 
 
 def test_a_packed_weight_does_not_need_the_original():

@@ -1,183 +1,28 @@
-"""config.json: both generations are read, and what is not implemented is refused by name."""
+"""Shapes that cannot be, and windows that hide nothing."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 import pytest
 
-from nanoserve.errors import ModelNotFound, UnsupportedModel, WeightsMismatch
-from nanoserve.models.model_config import Llama3RopeScaling, read_model_config
 from nanoserve.models.synthetic import SYNTHETIC_CONFIGS
 
-LLAMA: dict[str, Any] = {
-    "model_type": "llama",
-    "vocab_size": 100,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "rms_norm_eps": 1e-5,
-    "max_position_embeddings": 512,
-}
-LLAMA3 = {
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 64,
-}
+TINY = SYNTHETIC_CONFIGS["tiny-llama"]
 
 
-def write(folder: Path, generation: dict[str, Any] | None = None, **changes: Any) -> Path:
-    (folder / "config.json").write_text(json.dumps({**LLAMA, **changes}))
-    if generation is not None:
-        (folder / "generation_config.json").write_text(json.dumps(generation))
-    return folder
+def test_without_windows_every_layer_sees_everything():
+    assert (TINY.window(0), TINY.window(1)) == (None, None)
+    assert TINY.hiding_windows(100) == (None, None)
 
 
-def test_what_a_config_leaves_out_follows_from_the_rest(tmp_path: Path):
-    config = read_model_config(write(tmp_path))
-    assert (config.num_kv_heads, config.head_dim) == (4, 16)
-    assert config.rope.theta == 10_000
-    assert config.rope.scaling is None
-    assert not config.tie_word_embeddings
-    assert config.eos_token_ids == frozenset()
+def test_a_window_as_wide_as_the_longest_sequence_hides_nothing():
+    config = replace(TINY, windows=(7, None))
+    assert (config.window(0), config.window(1)) == (7, None)
+    assert config.hiding_windows(8) == (7, None)
+    assert config.hiding_windows(7) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        {"rope_parameters": {"rope_type": "llama3", "rope_theta": 5e5, **LLAMA3}},
-        {"rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", **LLAMA3}},
-        {"rope_theta": 5e5, "rope_scaling": {"type": "llama3", **LLAMA3}},
-    ],
-    ids=["transformers 5", "transformers 4", "older"],
-)
-def test_rope_is_read_in_every_spelling(tmp_path: Path, spelling: dict[str, Any]):
-    rope = read_model_config(write(tmp_path, **spelling)).rope
-    assert rope.theta == 5e5
-    assert rope.scaling == Llama3RopeScaling(
-        factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position=64
-    )
-
-
-@pytest.mark.parametrize(
-    ("model", "generation", "eos"),
-    [
-        ({"eos_token_id": 2}, None, {2}),
-        ({"eos_token_id": [2, 3]}, None, {2, 3}),
-        ({"eos_token_id": 2}, {"eos_token_id": [7, 8]}, {7, 8}),
-        ({"eos_token_id": 2}, {"temperature": 0.6}, {2}),
-        ({"eos_token_id": None}, None, set()),
-    ],
-)
-def test_eos_is_a_set_and_the_generation_config_wins(
-    tmp_path: Path, model: dict[str, Any], generation: dict[str, Any] | None, eos: set[int]
-):
-    assert read_model_config(write(tmp_path, generation, **model)).eos_token_ids == eos
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"model_type": "mamba"}, "model_type 'mamba' is not implemented"),
-        ({"hidden_act": "gelu"}, "hidden_act='gelu' is not implemented"),
-        ({"attention_bias": True}, "attention_bias=True"),
-        ({"mlp_bias": True}, "mlp_bias=True"),
-        ({"rope_scaling": {"rope_type": "yarn", "factor": 2}}, "rope_type 'yarn'"),
-        ({"rope_parameters": {"partial_rotary_factor": 0.5}}, "partial rotary"),
-        ({"num_key_value_heads": 3}, "4 query heads cannot share 3 KV heads"),
-    ],
-)
-def test_what_would_run_nearly_right_is_refused(
-    tmp_path: Path, change: dict[str, Any], message: str
-):
-    with pytest.raises(UnsupportedModel, match=message):
-        read_model_config(write(tmp_path, **change))
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"{", "not valid JSON"),
-        (b"\xff\xfe", "not valid JSON"),
-        (b"[1]", "holds a list, not an object"),
-        (b'{"model_type": "llama", "num_attention_heads": 4}', "key 'hidden_size' is missing"),
-        (b'{"vocab_size": %s}' % (b"9" * 5000), "not valid JSON"),
-    ],
-    ids=["cut off", "not UTF-8", "a list", "a missing key", "a number beyond all bounds"],
-)
-def test_a_damaged_config_says_where_and_what(tmp_path: Path, content: bytes, message: str):
-    (tmp_path / "config.json").write_bytes(content)
-    with pytest.raises(WeightsMismatch, match=message) as caught:
-        read_model_config(tmp_path)
-    assert "config.json" in str(caught.value)
-
-
-@pytest.mark.parametrize("value", [None, "48", 48.0, 0, -1, True, [48]], ids=str)
-@pytest.mark.parametrize(
-    "key",
-    [
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_hidden_layers",
-        "num_attention_heads",
-        "num_key_value_heads",
-        "head_dim",
-        "max_position_embeddings",
-    ],
-)
-def test_a_size_that_is_no_size_is_named(tmp_path: Path, key: str, value: object):
-    folder = write(tmp_path, **{key: value})
-    if value is None and key in ("num_key_value_heads", "head_dim"):
-        assert read_model_config(folder).head_dim == 16, "null is left out"
-        return
-    with pytest.raises(WeightsMismatch) as caught:
-        read_model_config(folder)
-    shown = "null" if value is None else repr(value)
-    wanted = f"config.json: '{key}' must be an integer of at least 1, not {shown}"
-    assert wanted in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"rms_norm_eps": None}, "'rms_norm_eps' must be a number above 0, not null"),
-        ({"rms_norm_eps": "1e-5"}, "'rms_norm_eps' must be a number above 0, not '1e-5'"),
-        ({"rope_theta": 0}, "'rope_theta' must be a number above 0, not 0"),
-        ({"rope_theta": 10**400}, "'rope_theta' must be a number above 0, not 1000"),
-        ({"rope_scaling": "llama3"}, "'rope_scaling' must be an object, not 'llama3'"),
-        ({"rope_parameters": [1]}, r"'rope_parameters' must be an object, not \[1\]"),
-        (
-            {"rope_scaling": {"type": "llama3", **LLAMA3, "low_freq_factor": 0}},
-            "'low_freq_factor' must be a number above 0, not 0",
-        ),
-        ({"rope_scaling": {"type": "llama3"}}, "key 'factor' is missing"),
-        ({"tie_word_embeddings": "no"}, "'tie_word_embeddings' must be true or false, not 'no'"),
-        ({"eos_token_id": "2"}, "'eos_token_id' must be an integer or a list of them, not '2'"),
-        ({"eos_token_id": [2, None]}, r"'eos_token_id' must be .*, not \[2, None\]"),
-    ],
-)
-def test_a_value_of_another_kind_is_named(tmp_path: Path, change: dict[str, Any], message: str):
-    with pytest.raises(WeightsMismatch, match=rf"config\.json: {message}"):
-        read_model_config(write(tmp_path, **change))
-
-
-def test_a_bad_eos_of_the_generation_config_names_that_file(tmp_path: Path):
-    with pytest.raises(WeightsMismatch, match=r"generation_config\.json: 'eos_token_id' must be"):
-        read_model_config(write(tmp_path, {"eos_token_id": "</s>"}))
-
-
-def test_a_folder_without_a_config_is_no_checkpoint(tmp_path: Path):
-    with pytest.raises(ModelNotFound, match=r"has no config\.json"):
-        read_model_config(tmp_path)
-
-
-@pytest.mark.parametrize("name", SYNTHETIC_CONFIGS)
-def test_a_config_survives_hugging_faces_spelling(tmp_path: Path, name: str):
-    config = SYNTHETIC_CONFIGS[name]
-    (tmp_path / "config.json").write_text(json.dumps(config.as_hf_config()))
-    assert read_model_config(tmp_path) == config
+def test_there_is_one_window_for_each_layer():
+    with pytest.raises(ValueError, match="1 windows for 2 layers"):
+        replace(TINY, windows=(7,))

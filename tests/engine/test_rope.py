@@ -9,8 +9,9 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from nanoserve.models.hf_config import as_hf_config
 from nanoserve.models.model_config import Llama3RopeScaling, RopeConfig
-from nanoserve.models.rope import inverse_frequencies, rope_table, rotate
+from nanoserve.models.rope import inverse_frequencies, rope_table, rotate_, signed
 from nanoserve.models.synthetic import SYNTHETIC_CONFIGS
 
 SMALL = RopeConfig(
@@ -33,7 +34,7 @@ def test_tables_are_those_of_transformers(rope: RopeConfig, head_dim: int):
     shape = dataclasses.replace(
         SYNTHETIC_CONFIGS["tiny-llama"], rope=rope, head_dim=head_dim, max_position=8192
     )
-    reference = LlamaRotaryEmbedding(LlamaConfig(**shape.as_hf_config()))
+    reference = LlamaRotaryEmbedding(LlamaConfig(**as_hf_config(shape)))
     assert torch.equal(inverse_frequencies(rope, head_dim), reference.inv_freq)
     for dtype in (torch.float32, torch.bfloat16):
         wanted = reference(torch.zeros(1, dtype=dtype), torch.arange(8000)[None])
@@ -55,8 +56,9 @@ def test_rotation_turns_pairs_and_keeps_their_length():
     cosines, sines = rope_table(
         RopeConfig(theta=100.0), 4, positions=9, device=torch.device("cpu"), dtype=torch.float32
     )
-    x = torch.randn(9, 3, 4)
-    y = rotate(x, cosines, sines)
+    x = torch.randn(9, 5, 4)[:, 1:4]  # some heads of a wider product
+    y = x.clone()
+    rotate_(y, cosines, signed(sines))
     assert torch.equal(y[0], x[0])
     for pair in ((0, 2), (1, 3)):
         torch.testing.assert_close(y[..., pair].norm(dim=-1), x[..., pair].norm(dim=-1))

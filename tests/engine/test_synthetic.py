@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from nanoserve import LLM, SamplingParams
-from nanoserve.models.llama import parameter_shapes
+from nanoserve.models.hf_config import as_hf_config
+from nanoserve.models.parameters import parameter_shapes
 from nanoserve.models.synthetic import SYNTHETIC_CONFIGS, SyntheticCheckpoint
 
 
@@ -24,22 +26,26 @@ def test_no_two_tensors_are_alike():
     assert len(firsts) == len(checkpoint.names())
 
 
-def test_transformers_computes_the_same_from_the_same_tensors():
-    checkpoint = SyntheticCheckpoint("tiny-llama")
-    config = LlamaConfig(**checkpoint.config.as_hf_config())
-    model = LlamaForCausalLM(config).eval()
-    model.load_state_dict({name: checkpoint.tensor(name) for name in checkpoint.names()})
+@pytest.mark.parametrize("name", [name for name in SYNTHETIC_CONFIGS if name.startswith("tiny")])
+def test_transformers_computes_the_same_from_the_same_tensors(name: str):
+    checkpoint = SyntheticCheckpoint(name)
+    config = AutoConfig.for_model(**as_hf_config(checkpoint.config))
+    model = AutoModelForCausalLM.from_config(config).eval()
+    tensors = {name: checkpoint.tensor(name) for name in checkpoint.names()}
+    left_out, unknown = model.load_state_dict(tensors, strict=False)
+    assert (left_out, unknown) == (["lm_head.weight"] * config.tie_word_embeddings, [])
+    model.tie_weights()
     prompt = [5, 99, 17, 200]
     wanted = model.generate(
         torch.tensor([prompt]),
         attention_mask=torch.ones(1, 4, dtype=torch.long),
-        max_new_tokens=20,
+        max_new_tokens=40,
         do_sample=False,
         eos_token_id=None,
         pad_token_id=0,
     )
-    llm = LLM("synthetic:tiny-llama")
-    (output,) = llm.generate([prompt], SamplingParams(max_tokens=20, ignore_eos=True))
+    llm = LLM(f"synthetic:{name}")
+    (output,) = llm.generate([prompt], SamplingParams(max_tokens=40, ignore_eos=True))
     assert output.token_ids == wanted[0, 4:].tolist()
     assert len(set(output.token_ids)) > 5, "the model does not just repeat one token"
 

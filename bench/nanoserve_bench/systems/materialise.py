@@ -12,8 +12,9 @@ from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
-from transformers import LlamaConfig, PretrainedConfig
+from transformers import AutoConfig, PretrainedConfig
 
+from nanoserve.models.hf_config import as_hf_config
 from nanoserve.models.synthetic import SyntheticCheckpoint
 
 _UNCLEAN = ("quantization_config", "_name_or_path", "transformers_version", "dtype", "torch_dtype")
@@ -58,7 +59,7 @@ def _clean(config: PretrainedConfig, architecture: str) -> PretrainedConfig:
 def from_synthetic(name: str, target: Path) -> None:
     """Draw a named shape with seeded random weights; it has no tokenizer."""
     checkpoint = SyntheticCheckpoint(name)
-    config = LlamaConfig.from_dict(checkpoint.config.as_hf_config())
+    config = AutoConfig.for_model(**as_hf_config(checkpoint.config))
     _save(config, {name: checkpoint.tensor(name) for name in checkpoint.names()}, target)
 
 

@@ -102,7 +102,7 @@ class Nanoserve(System):
     def _weight_bytes_per_step(self) -> int:
         """All weights once, but for an embedding table that the head does not share."""
         from nanoserve.models.digest import EMBEDDING  # noqa: PLC0415
-        from nanoserve.models.llama import parameter_shapes  # noqa: PLC0415
+        from nanoserve.models.parameters import parameter_shapes  # noqa: PLC0415
 
         shapes = parameter_shapes(self._runner.model_config)
         if not self._runner.model_config.tie_word_embeddings:

@@ -17,8 +17,8 @@ from nanoserve.errors import IntegrityError
 from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable, Layer, Matrix, Model, Step
 from nanoserve.kernels.panels import PackedMatrix, WeightMemory
 from nanoserve.models.digest import EMBEDDING, HEAD
-from nanoserve.models.llama import FINAL_NORM, by_layer
 from nanoserve.models.model_config import ModelConfig
+from nanoserve.models.parameters import FINAL_NORM, KEY_NORM, QKV, QUERY_NORM, by_layer
 from nanoserve.models.rope import rope_table
 from nanoserve.scheduler import ScheduledRow, SchedulerOutput
 
@@ -32,7 +32,7 @@ _DTYPE = torch.float32  # of everything the kernels read or write
 
 
 class CompiledBackend:
-    """A Llama model in the kernels' hands.
+    """A model in the kernels' hands.
 
     Args:
         config: The model's shape.
@@ -62,6 +62,8 @@ class CompiledBackend:
             device=_CPU,
             dtype=_DTYPE,
         )
+        # A window as wide as the sequence may be long hides nothing.
+        self._windows = [window or max_positions for window in config.hiding_windows(max_positions)]
         self._layers = (Layer * config.num_layers)()
         self._model = Model(
             num_layers=config.num_layers,
@@ -87,38 +89,48 @@ class CompiledBackend:
             if index is None:
                 self._load_rest(weights)
             else:
-                self._layers[index] = self._layer(weights)
+                self._layers[index] = self._layer(index, weights)
 
     def _load_rest(self, weights: dict[str, torch.Tensor]) -> None:
         if EMBEDDING in weights:
-            self._model.embedding = self._pack(weights[EMBEDDING])
+            self._model.embedding = self._pack(weights.pop(EMBEDDING))
             if self._config.tie_word_embeddings:
                 self._model.head = self._model.embedding
         if HEAD in weights:
-            self._model.head = self._pack(weights[HEAD])
+            self._model.head = self._pack(weights.pop(HEAD))
         if FINAL_NORM in weights:
-            self._model.norm = self._norm(weights[FINAL_NORM])
+            self._model.norm = self._vector(weights.pop(FINAL_NORM))
 
-    def _layer(self, weights: dict[str, torch.Tensor]) -> Layer:
-        qkv = [weights[f"self_attn.{name}_proj.weight"] for name in "qkv"]
-        return Layer(
-            input_norm=self._norm(weights["input_layernorm.weight"]),
-            qkv=self._pack(torch.cat(qkv)),
-            output=self._pack(weights["self_attn.o_proj.weight"]),
-            post_attention_norm=self._norm(weights["post_attention_layernorm.weight"]),
-            gate=self._pack(weights["mlp.gate_proj.weight"]),
-            up=self._pack(weights["mlp.up_proj.weight"]),
-            down=self._pack(weights["mlp.down_proj.weight"]),
+    def _layer(self, index: int, weights: dict[str, torch.Tensor]) -> Layer:
+        def fused(kind: str) -> torch.Tensor:
+            return torch.cat([weights.pop(f"{name}.{kind}") for name in QKV])
+
+        layer = Layer(
+            window=self._windows[index],
+            input_norm=self._vector(weights["input_layernorm.weight"]),
+            qkv=self._pack(fused("weight")),
+            output=self._pack(weights.pop("self_attn.o_proj.weight")),
+            post_attention_norm=self._vector(weights["post_attention_layernorm.weight"]),
+            gate=self._pack(weights.pop("mlp.gate_proj.weight")),
+            up=self._pack(weights.pop("mlp.up_proj.weight")),
+            down=self._pack(weights.pop("mlp.down_proj.weight")),
         )
+        if self._config.qkv_bias:
+            layer.qkv_bias = self._vector(fused("bias"))
+        if self._config.qk_norm:
+            layer.query_norm = self._vector(weights[QUERY_NORM])
+            layer.key_norm = self._vector(weights[KEY_NORM])
+        return layer
 
     def _pack(self, weight: torch.Tensor) -> Matrix:
         packed = PackedMatrix(weight, width=self._kernels.panel_width, memory=self._memory)
         self._packed.append(packed)
         return packed.matrix
 
-    def _norm(self, weight: torch.Tensor) -> int:
-        place = self._memory.take(self._kernels.padded(len(weight)))
-        place[: len(weight)] = weight
+    def _vector(self, values: torch.Tensor) -> int:
+        """Where a norm's weights or a bias lie, with zeros behind the last up to a whole panel."""
+        place = self._memory.take(self._kernels.padded(len(values)))
+        place[: len(values)] = values
         return place.data_ptr()
 
     def block_bytes(self, block_size: int) -> int:

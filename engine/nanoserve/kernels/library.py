@@ -38,8 +38,12 @@ class Layer(ctypes.Structure):
     """The weights of one layer."""
 
     _fields_ = (
+        ("window", ctypes.c_int64),
         ("input_norm", ctypes.c_void_p),
         ("qkv", Matrix),
+        ("qkv_bias", ctypes.c_void_p),
+        ("query_norm", ctypes.c_void_p),
+        ("key_norm", ctypes.c_void_p),
         ("output", Matrix),
         ("post_attention_norm", ctypes.c_void_p),
         ("gate", Matrix),

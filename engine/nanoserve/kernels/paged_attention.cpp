@@ -1,10 +1,11 @@
 // Keys and values are read where they lie, block by block through the table; nothing is gathered.
 //
-// The context is taken in chunks of whole blocks, from position 0 on. Scores of a chunk are
-// computed, masked and exponentiated against the highest score so far; when a later chunk has a
-// higher one, what has been summed is scaled down to it (the streaming softmax of Milakov and
-// Gimelshein, 2018). The borders of the chunks depend on the block size alone, so a token's result
-// has the same bits in whatever company it is computed.
+// The context is taken in chunks of whole blocks, from position 0 on, or from the chunk on in which
+// the first window begins. Scores of a chunk are computed, masked and exponentiated against the
+// highest score so far; when a later chunk has a higher one, what has been summed is scaled down to
+// it (the streaming softmax of Milakov and Gimelshein, 2018). The borders of the chunks depend on the
+// block size alone, and a chunk of which a token sees nothing leaves its sums at zero, so a token's
+// result has the same bits in whatever company it is computed.
 
 #include "paged_attention.h"
 
@@ -79,6 +80,15 @@ struct Chunk {
     }
   }
 
+  // Hides the chunk's first `count` positions from a row: they lie before its window.
+  void hide_first(int64_t row, int64_t count) const {
+    const int64_t hidden = std::min(count, length);
+    for (int64_t place = 0; place < hidden; ++place) {
+      const int64_t block = place / cache.block_size;
+      scores[row * stride + block * cache.key_lanes + place % cache.block_size] = kHidden;
+    }
+  }
+
   template <int kRows, int kVectors>
   void sum_values_of(int64_t feature) const {
     const int64_t dim = cache.heads.dim;
@@ -118,6 +128,10 @@ struct Chunk {
       peaks = other > peaks ? other : peaks;
     }
     const float peak = std::max(highest, max_of(peaks));
+    if (peak == kHidden) {  // the row has not seen anything yet
+      std::fill_n(mine, lanes, 0.0f);
+      return;
+    }
     const float shrink = exp_of(broadcast(highest - peak))[0];
     Vec added{};
     for (int64_t i = 0; i < lanes; i += kLanes) {
@@ -204,9 +218,12 @@ void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qk
   std::fill_n(total, kTileRows, 0.0f);
   const int64_t context = tokens.position + tokens.count;
   const int64_t chunk_blocks = blocks_per_chunk(cache.block_size);
-  for (int64_t block = 0; block * cache.block_size < context; block += chunk_blocks) {
+  const int64_t chunk_tokens = chunk_blocks * cache.block_size;
+  const int64_t before_window = std::max<int64_t>(0, tokens.position + 1 - cache.window);
+  int64_t block = before_window / chunk_tokens * chunk_blocks;
+  for (; block * cache.block_size < context; block += chunk_blocks) {
     const int64_t start = block * cache.block_size;
-    const int64_t length = std::min(context - start, chunk_blocks * cache.block_size);
+    const int64_t length = std::min(context - start, chunk_tokens);
     int64_t visible[kTileRows];
     for (int64_t row = 0; row < rows; ++row) {
       visible[row] = tokens.position + row / count + 1 - start;
@@ -214,6 +231,9 @@ void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qk
     const Chunk chunk{cache,   tokens.table + block, length, visible, kv_head,
                       queries, scores,               stride, sums};
     with_constant_rows(rows, Score{chunk});
+    if (context - cache.window > start) {
+      for (int64_t row = 0; row < rows; ++row) chunk.hide_first(row, visible[row] - cache.window);
+    }
     for (int64_t row = 0; row < rows; ++row) chunk.weigh(row, highest[row], total[row]);
     with_constant_rows(rows, SumValues{chunk});
   }

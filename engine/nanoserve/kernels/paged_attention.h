@@ -30,6 +30,7 @@ struct CacheLayer {
   float* values;
   int64_t block_size;
   int64_t key_lanes;
+  int64_t window;  // how many positions a token sees, itself the last of them
   Heads heads;
 
   float* keys_of(int64_t block, int64_t head) const {
@@ -61,9 +62,9 @@ struct Tokens {
   const int32_t* table;
 };
 
-// softmax(q k^T / sqrt(dim)) v, for each token over the positions up to its own, for the query heads
-// of one of the tokens' tasks. `qkv` and `seen` are all tokens' rows. Nothing behind the last
-// position is read.
+// softmax(q k^T / sqrt(dim)) v, for each token over the positions of its window up to its own, for the
+// query heads of one of the tokens' tasks. `qkv` and `seen` are all tokens' rows. Nothing behind the
+// last position is read.
 void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qkv, Rows seen,
             float* scratch);
 

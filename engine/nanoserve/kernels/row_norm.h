@@ -9,8 +9,9 @@
 
 namespace nanoserve {
 
-// out = x / sqrt(mean(x^2) + eps) * weight, over `size` features. All three have room for whole
-// vectors, and x and weight are zero behind the last feature, which adds nothing to the sum.
+// out = x / sqrt(mean(x^2) + eps) * weight, over `size` features; out may be x. All three have room
+// for whole vectors, and x and weight are zero behind the last feature, which adds nothing to the
+// sum.
 inline void rms_norm(const float* x, const float* weight, float* out, int64_t size, float eps) {
   Vec squares{};
   for (int64_t i = 0; i < size; i += kLanes) squares += load(x + i) * load(x + i);

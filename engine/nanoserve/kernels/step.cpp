@@ -1,4 +1,4 @@
-// A whole step of a Llama model, all layers, in one parallel region.
+// A whole step of a model, all layers, in one parallel region.
 //
 // Every thread runs the same sequence of phases and does its share of each: panels of a linear,
 // rows of a norm, tasks of attention. A barrier ends a phase, because the next one reads what the
@@ -37,7 +37,7 @@ CacheLayer cache_layer(const Model& model, int64_t layer) {
   const int64_t key_lanes = round_up(model.block_size, kLanes);
   const int64_t heads = layer * model.num_blocks * model.num_kv_heads * model.head_dim;
   return {model.keys + heads * key_lanes, model.values + heads * model.block_size,
-          model.block_size, key_lanes, heads_of(model)};
+          model.block_size, key_lanes, model.layers[layer].window, heads_of(model)};
 }
 
 // The workspace, cut up.
@@ -86,7 +86,7 @@ class Worker {
       const CacheLayer cache = cache_layer(model_, index);
       norm_all(layer.input_norm);
       linear(layer.qkv, buffers_.normed, buffers_.qkv, step_.tokens, Epilogue::kStore);
-      rotate_and_store_all(cache);
+      finish_heads(layer, cache);
       attend_all(cache);
       linear(layer.output, buffers_.seen, buffers_.hidden, step_.tokens, Epilogue::kAdd);
       norm_all(layer.post_attention_norm);
@@ -166,14 +166,32 @@ class Worker {
     wait_for_others();
   }
 
-  void rotate_and_store_all(const CacheLayer& cache) const {
+  // What is left to do for q, k and v before attention.
+  void finish_heads(const Layer& layer, const CacheLayer& cache) const {
     const Share mine = share(step_.tokens);
     for (int64_t token = mine.begin; token < mine.end; ++token) {
       const int64_t position = step_.positions[token];
-      rotate_and_store(cache, buffers_.qkv.row(token), model_.cosines + position * model_.head_dim,
+      float* qkv = buffers_.qkv.row(token);
+      if (layer.qkv_bias != nullptr) add_bias(qkv, layer.qkv_bias);
+      if (layer.query_norm != nullptr) norm_heads(layer, qkv);
+      rotate_and_store(cache, qkv, model_.cosines + position * model_.head_dim,
                        model_.sines + position * model_.head_dim, table(token), position);
     }
     wait_for_others();
+  }
+
+  void add_bias(float* qkv, const float* bias) const {
+    const int64_t width = qkv_width(model_);  // whole vectors, as head_dim is
+    for (int64_t i = 0; i < width; i += kLanes) store(qkv + i, load(qkv + i) + load(bias + i));
+  }
+
+  void norm_heads(const Layer& layer, float* qkv) const {
+    const int64_t queries = model_.num_heads, keys = model_.num_kv_heads;
+    for (int64_t head = 0; head < queries + keys; ++head) {
+      float* place = qkv + head * model_.head_dim;
+      rms_norm(place, head < queries ? layer.query_norm : layer.key_norm, place, model_.head_dim,
+               model_.norm_eps);
+    }
   }
 
   // Whether a token is the first of those that share its tasks.

@@ -12,8 +12,12 @@
 namespace nanoserve {
 
 struct Layer {
+  int64_t window;  // how many positions a token sees, itself the last of them
   const float* input_norm;  // norms are as wide as `padded_width` says, zero behind the last
   Matrix qkv;
+  const float* qkv_bias;    // as wide as qkv's outputs; null for none
+  const float* query_norm;  // [head_dim], for each head of q; null for none
+  const float* key_norm;
   Matrix output;
   const float* post_attention_norm;
   Matrix gate;

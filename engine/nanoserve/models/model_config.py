@@ -1,22 +1,11 @@
-"""The shape of a model, read from Hugging Face's ``config.json``.
+"""The shape of a model: what changes the arithmetic, and nothing else.
 
-Only what changes the arithmetic is kept, and everything that would change it in a way we do not
-implement is refused by name, so that a model never runs nearly right.
-
-Configs come in two generations: transformers 5 writes ``rope_parameters``, earlier ones a
-top-level ``rope_theta`` and ``rope_scaling``. Both are read.
+Where a checkpoint says it in another way than here, ``hf_config`` and ``gguf_checkpoint`` read it.
 """
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from nanoserve._checks import are_integers, is_flag, is_integer, is_number, shown
-from nanoserve.errors import ModelNotFound, UnsupportedModel, WeightsMismatch
-
-DEFAULT_ROPE_THETA = 10_000.0
+from nanoserve.errors import UnsupportedModel
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,8 +45,21 @@ class RopeConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelConfig:
-    """The shape of a Llama model; lengths in tokens, sizes in elements."""
+    """The shape of a model of the Llama family; lengths in tokens, sizes in elements.
 
+    Attributes:
+        architecture: Which member of the family, as ``architectures`` names it.
+        qkv_bias: Whether the projections to q, k and v have a bias.
+        qk_norm: Whether each head of q and k goes through an RMSNorm before it is rotated.
+        windows: For each layer, how many positions a token sees, itself the last of them; None
+            for all of them. Empty where all layers see everything.
+
+    Raises:
+        UnsupportedModel: When query heads do not share KV heads evenly, or the features of a head
+            do not pair off.
+    """
+
+    architecture: str
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -69,182 +71,29 @@ class ModelConfig:
     rope: RopeConfig
     max_position: int
     tie_word_embeddings: bool
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    windows: tuple[int | None, ...] = ()
     eos_token_ids: frozenset[int] = frozenset()
 
     def __post_init__(self) -> None:
-        """Refuse shapes that cannot be.
-
-        Raises:
-            UnsupportedModel: When query heads do not share KV heads evenly.
-        """
+        """Refuse shapes that cannot be."""
         if self.num_heads % self.num_kv_heads:
             raise UnsupportedModel(
                 f"{self.num_heads} query heads cannot share {self.num_kv_heads} KV heads evenly"
             )
+        if self.head_dim % 2:
+            raise UnsupportedModel(
+                f"the features of a head are rotated in pairs, and head_dim is {self.head_dim}"
+            )
+        if len(self.windows) not in (0, self.num_layers):
+            raise ValueError(f"{len(self.windows)} windows for {self.num_layers} layers")
 
-    def as_hf_config(self) -> dict[str, Any]:
-        """The same shape as Hugging Face's ``config.json`` spells it.
+    def window(self, layer: int) -> int | None:
+        """How many positions a token sees in a layer; None for all of them."""
+        return self.windows[layer] if self.windows else None
 
-        Raises:
-            UnsupportedModel: When the rotary frequencies are a table, which it cannot spell.
-        """
-        if self.rope.frequency_divisors is not None:
-            raise UnsupportedModel("config.json cannot spell a table of rotary frequencies")
-        rope: dict[str, Any] = {"rope_type": "default", "rope_theta": self.rope.theta}
-        if (scaling := self.rope.scaling) is not None:
-            rope |= {
-                "rope_type": "llama3",
-                "factor": scaling.factor,
-                "low_freq_factor": scaling.low_freq_factor,
-                "high_freq_factor": scaling.high_freq_factor,
-                "original_max_position_embeddings": scaling.original_max_position,
-            }
-        return {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.hidden_size,
-            "intermediate_size": self.intermediate_size,
-            "num_hidden_layers": self.num_layers,
-            "num_attention_heads": self.num_heads,
-            "num_key_value_heads": self.num_kv_heads,
-            "head_dim": self.head_dim,
-            "hidden_act": "silu",
-            "rms_norm_eps": self.rms_norm_eps,
-            "rope_parameters": rope,
-            "max_position_embeddings": self.max_position,
-            "tie_word_embeddings": self.tie_word_embeddings,
-            "attention_bias": False,
-            "mlp_bias": False,
-            "bos_token_id": None,
-            "eos_token_id": sorted(self.eos_token_ids) or None,
-        }
-
-
-def read_model_config(folder: Path) -> ModelConfig:
-    """Read ``config.json`` and, where there is one, ``generation_config.json``.
-
-    Args:
-        folder: A checkpoint folder. The EOS set of the generation config wins, as in ``generate``.
-
-    Raises:
-        ModelNotFound: When there is no ``config.json``.
-        UnsupportedModel: When the model needs something that is not implemented.
-        WeightsMismatch: When a file is not the JSON object it should be, lacks a key, or has a
-            value of another kind.
-    """
-    path = folder / "config.json"
-    if not path.is_file():
-        raise ModelNotFound(f"{folder} has no config.json: not a Hugging Face checkpoint folder")
-    raw = _read_object(path)
-    generation = folder / "generation_config.json"
-    asked = _read_object(generation) if generation.is_file() else {}
-    if asked.get("eos_token_id") is not None:
-        return _parse(raw, _read_ids(asked, generation), path)
-    return _parse(raw, _read_ids(raw, path), path)
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
-        raise WeightsMismatch(f"{path} is not valid JSON: {error}") from error
-    if not isinstance(raw, dict):
-        raise WeightsMismatch(f"{path} holds a {type(raw).__name__}, not an object")
-    return raw
-
-
-def _read_ids(raw: Mapping[str, Any], path: Path) -> frozenset[int]:
-    value = raw.get("eos_token_id")
-    if value is None:
-        return frozenset()
-    ids = value if isinstance(value, list) else [value]
-    if not are_integers(ids):
-        raise _of_another_kind(path, "eos_token_id", "an integer or a list of them", value)
-    return frozenset(ids)
-
-
-def _parse(raw: Mapping[str, Any], eos: frozenset[int], path: Path) -> ModelConfig:
-    if raw.get("model_type") != "llama":
-        raise UnsupportedModel(
-            f"{path}: model_type {raw.get('model_type')!r} is not implemented; 'llama' is"
-        )
-    for key, wanted in {"hidden_act": "silu", "attention_bias": False, "mlp_bias": False}.items():
-        if raw.get(key, wanted) != wanted:
-            raise UnsupportedModel(f"{path}: {key}={raw[key]!r} is not implemented; {wanted!r} is")
-    tied = raw.get("tie_word_embeddings", False)
-    if not is_flag(tied):
-        raise _of_another_kind(path, "tie_word_embeddings", "true or false", tied)
-    num_heads = _integer(raw, "num_attention_heads", path)
-    hidden_size = _integer(raw, "hidden_size", path)
-    return ModelConfig(
-        vocab_size=_integer(raw, "vocab_size", path),
-        hidden_size=hidden_size,
-        intermediate_size=_integer(raw, "intermediate_size", path),
-        num_layers=_integer(raw, "num_hidden_layers", path),
-        num_heads=num_heads,
-        num_kv_heads=_integer(raw, "num_key_value_heads", path, otherwise=num_heads),
-        head_dim=_integer(raw, "head_dim", path, otherwise=hidden_size // num_heads),
-        rms_norm_eps=_number(raw, "rms_norm_eps", path),
-        rope=_parse_rope(raw, path),
-        max_position=_integer(raw, "max_position_embeddings", path),
-        tie_word_embeddings=tied,
-        eos_token_ids=eos,
-    )
-
-
-def _parse_rope(raw: Mapping[str, Any], path: Path) -> RopeConfig:
-    key = "rope_parameters" if raw.get("rope_parameters") else "rope_scaling"
-    rope = raw.get(key) or {}
-    if not isinstance(rope, dict):
-        raise _of_another_kind(path, key, "an object", rope)
-    at_the_top = _number(raw, "rope_theta", path, otherwise=DEFAULT_ROPE_THETA)
-    theta = _number(rope, "rope_theta", path, otherwise=at_the_top)
-    kind = rope.get("rope_type", rope.get("type", "default"))
-    if rope.get("partial_rotary_factor", 1.0) != 1.0:
-        raise UnsupportedModel(f"{path}: a partial rotary embedding is not implemented")
-    if kind == "default":
-        return RopeConfig(theta=theta)
-    if kind == "llama3":
-        scaling = Llama3RopeScaling(
-            factor=_number(rope, "factor", path),
-            low_freq_factor=_number(rope, "low_freq_factor", path),
-            high_freq_factor=_number(rope, "high_freq_factor", path),
-            original_max_position=_integer(rope, "original_max_position_embeddings", path),
-        )
-        return RopeConfig(theta=theta, scaling=scaling)
-    raise UnsupportedModel(f"{path}: rope_type {kind!r} is not implemented; default and llama3 are")
-
-
-def _integer(raw: Mapping[str, Any], key: str, path: Path, *, otherwise: int | None = None) -> int:
-    """A size; ``otherwise`` where the key is absent or null, and may be."""
-    value = _value(raw, key, path, otherwise)
-    if not is_integer(value) or value < 1:
-        raise _of_another_kind(path, key, "an integer of at least 1", value)
-    size: int = value
-    return size
-
-
-def _number(
-    raw: Mapping[str, Any], key: str, path: Path, *, otherwise: float | None = None
-) -> float:
-    """A number above zero; ``otherwise`` where the key is absent or null, and may be."""
-    value = _value(raw, key, path, otherwise)
-    if not is_number(value) or value <= 0:
-        raise _of_another_kind(path, key, "a number above 0", value)
-    number: float = value
-    return number
-
-
-def _value(raw: Mapping[str, Any], key: str, path: Path, otherwise: float | None) -> Any:
-    value = raw.get(key)
-    if value is None and otherwise is not None:
-        return otherwise
-    if key not in raw:
-        raise WeightsMismatch(f"{path}: key {key!r} is missing")
-    return value
-
-
-def _of_another_kind(path: Path, key: str, wanted: str, value: object) -> WeightsMismatch:
-    given = "null" if value is None else shown(value)
-    return WeightsMismatch(f"{path}: {key!r} must be {wanted}, not {given}")
+    def hiding_windows(self, positions: int) -> tuple[int | None, ...]:
+        """The windows of all layers; None where, of so many positions, nothing is out of sight."""
+        windows = (self.window(layer) for layer in range(self.num_layers))
+        return tuple(None if w is None or w >= positions else w for w in windows)

@@ -57,7 +57,13 @@ def rope_table(
     return both_halves.cos().to(device, dtype), both_halves.sin().to(device, dtype)
 
 
-def rotate(heads: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
-    """Turn the features of ``[tokens, heads, head_dim]`` by ``[tokens, 1, head_dim]``."""
-    first, second = heads.chunk(2, dim=-1)
-    return heads * cosines + torch.cat((-second, first), dim=-1) * sines
+def signed(sines: torch.Tensor) -> torch.Tensor:
+    """A table of sines as ``rotate_`` wants it: those of the first half of a head are negated."""
+    first, second = sines.chunk(2, dim=-1)
+    return torch.cat((-first, second), dim=-1)
+
+
+def rotate_(heads: torch.Tensor, cosines: torch.Tensor, signed_sines: torch.Tensor) -> None:
+    """Turn the features of ``[tokens, heads, head_dim]`` by ``[tokens, 1, head_dim]``, in place."""
+    swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
+    heads.mul_(cosines).add_(swapped.mul_(signed_sines))

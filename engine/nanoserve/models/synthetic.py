@@ -3,34 +3,43 @@
 Every tensor is drawn from its own generator, seeded by its name, so it is the same in whatever
 order, process or subset it is asked for.
 
-Matrices have variance 1 / fan_in and norm weights lie near one, so that activations keep their
-size through the layers and the logits tell tokens apart. What such a model writes means nothing.
+Matrices have variance 1 / fan_in, norm weights lie near one and biases near zero, so that
+activations keep their size through the layers and the logits tell tokens apart. What such a model
+writes means nothing.
 """
 
 import hashlib
+from dataclasses import replace
 
 import torch
 
 from nanoserve.errors import ModelNotFound
-from nanoserve.models.llama import parameter_shapes
 from nanoserve.models.model_config import Llama3RopeScaling, ModelConfig, RopeConfig
+from nanoserve.models.parameters import parameter_shapes
+
+_TINY = ModelConfig(
+    architecture="llama",
+    vocab_size=256,
+    hidden_size=64,
+    intermediate_size=160,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    rms_norm_eps=1e-5,
+    rope=RopeConfig(theta=10_000.0),
+    max_position=512,
+    tie_word_embeddings=False,
+    eos_token_ids=frozenset({2}),
+)
 
 SYNTHETIC_CONFIGS = {
-    "tiny-llama": ModelConfig(
-        vocab_size=256,
-        hidden_size=64,
-        intermediate_size=160,
-        num_layers=2,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=16,
-        rms_norm_eps=1e-5,
-        rope=RopeConfig(theta=10_000.0),
-        max_position=512,
-        tie_word_embeddings=False,
-        eos_token_ids=frozenset({2}),
-    ),
+    "tiny-llama": _TINY,
+    "tiny-mistral": replace(_TINY, architecture="mistral", head_dim=32, windows=(24, 24)),
+    "tiny-qwen2": replace(_TINY, architecture="qwen2", qkv_bias=True, tie_word_embeddings=True),
+    "tiny-qwen3": replace(_TINY, architecture="qwen3", head_dim=32, qk_norm=True),
     "llama-3.2-1b": ModelConfig(
+        architecture="llama",
         vocab_size=128_256,
         hidden_size=2048,
         intermediate_size=8192,
@@ -86,5 +95,5 @@ class SyntheticCheckpoint:
             dtype=torch.float32,
         )
         if len(shape) == 1:
-            return 1 + 0.1 * noise
+            return 0.1 * noise + name.endswith("norm.weight")
         return noise.div(shape[-1] ** 0.5)

@@ -2,7 +2,8 @@
 
 A ``Checkpoint`` gives its shape, the names of its tensors, and each tensor when it is asked for.
 Loading asks for them in ascending order, one at a time: each is cast, hashed, moved and handed to
-the model, which packs it and lets it go, so that no second copy of the weights is ever in memory.
+the model, which packs it and lets it go, so that no second copy of the weights is ever in memory,
+not even as pages of a mapped file.
 """
 
 import json
@@ -20,8 +21,9 @@ from nanoserve._checks import is_text, shown
 from nanoserve.errors import ModelNotFound, WeightsMismatch
 from nanoserve.models.digest import HEAD, WeightsDigest
 from nanoserve.models.gguf_checkpoint import GgufCheckpoint
-from nanoserve.models.llama import parameter_shapes
-from nanoserve.models.model_config import ModelConfig, read_model_config
+from nanoserve.models.hf_config import read_model_config
+from nanoserve.models.model_config import ModelConfig
+from nanoserve.models.parameters import parameter_shapes
 from nanoserve.models.synthetic import SyntheticCheckpoint
 from nanoserve.tokenizer import TokenizerSource
 
@@ -49,14 +51,14 @@ class Checkpoint(Protocol):
         """Names of its tensors, as Hugging Face spells them."""
 
     def tensor(self, name: str) -> torch.Tensor:
-        """One tensor, on the CPU, in the dtype it is stored in."""
+        """One tensor, on the CPU, in the dtype it is stored in; nobody else's memory."""
 
 
 class SafetensorsCheckpoint:
     """A folder with ``config.json`` and ``model.safetensors``, or shards and their index.
 
-    Where it has both, the single file is the model, as it is for transformers. Files are mapped,
-    not read: a tensor costs memory when it is used.
+    Where it has both, the single file is the model, as it is for transformers. A file is mapped for
+    one tensor at a time: the pages that were read count as the process's own as long as it is.
 
     Raises:
         ModelNotFound: When the folder lacks the config or the weights.
@@ -69,30 +71,30 @@ class SafetensorsCheckpoint:
             any(folder.glob("tokenizer*.json")) or (folder / "tokenizer.model").is_file()
         )
         self.tokenizer_source = TokenizerSource(folder=folder) if has_tokenizer else None
-        self._file_of = {
-            name: file for path in _weight_files(folder) for name, file in _tensors_in(path)
-        }
+        self._file_of = {name: path for path in _weight_files(folder) for name in _names_in(path)}
 
     def names(self) -> frozenset[str]:
         """Names of the tensors; older files also keep rotary buffers, which are derived."""
         return frozenset(name for name in self._file_of if not name.endswith(".inv_freq"))
 
     def tensor(self, name: str) -> torch.Tensor:
-        """One tensor, mapped."""
-        tensor: torch.Tensor = self._file_of[name].get_tensor(name)
+        """One tensor, copied out of its file."""
+        file: Any
+        with safe_open(self._file_of[name], framework="pt") as file:
+            tensor: torch.Tensor = file.get_tensor(name).clone()
         return tensor
 
 
-def _tensors_in(path: Path) -> Iterator[tuple[str, Any]]:
-    """Names of the tensors in a file, each with the open file."""
+def _names_in(path: Path) -> list[str]:
+    """Names of the tensors in a file."""
     if not path.is_file():
         raise ModelNotFound(f"{path} is named by its index, but does not exist")
     try:
-        file: Any = safe_open(path, framework="pt")
+        file: Any
+        with safe_open(path, framework="pt") as file:
+            return list(file.keys())
     except SafetensorError as error:
         raise WeightsMismatch(f"{path} is not a readable safetensors file: {error}") from error
-    for name in file.keys():  # noqa: SIM118 - the file is no dict
-        yield name, file
 
 
 def _weight_files(folder: Path) -> list[Path]:
@@ -196,6 +198,7 @@ def load_weights(
                 )
             digest.update(name, tensor)
             yield name, tensor.to(device)
+            del tensor  # or it would be there until the next one has come
 
     take(stream())
     return str(digest)
