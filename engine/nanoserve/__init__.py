@@ -14,9 +14,10 @@ from nanoserve.config import EngineConfig
 from nanoserve.description import EngineDescription
 from nanoserve.engine import Engine
 from nanoserve.llm import LLM
-from nanoserve.outputs import RequestOutput, StepOutput, TokenOutput
+from nanoserve.outputs import RequestOutput, StepOutput, StreamOutput, TokenOutput
 from nanoserve.request import FinishReason, RequestTimings
 from nanoserve.sampling_params import SamplingParams
+from nanoserve.token_logprobs import Logprob, TokenLogprobs
 
 __all__ = [
     "LLM",
@@ -24,10 +25,13 @@ __all__ = [
     "EngineConfig",
     "EngineDescription",
     "FinishReason",
+    "Logprob",
     "RequestOutput",
     "RequestTimings",
     "SamplingParams",
     "StepOutput",
+    "StreamOutput",
+    "TokenLogprobs",
     "TokenOutput",
     "__version__",
 ]

@@ -1,7 +1,8 @@
 """Is a value from outside what its annotation says? The annotation alone does not make it so."""
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 _MOST_SHOWN = (100, 20)  # characters from the start and from the end
 
@@ -39,6 +40,16 @@ def are_integers(values: object) -> bool:
 def is_sequence(value: object) -> bool:
     """Whether it is a list or the like; bytes, whose items are ints by accident, are not."""
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
+def unknown_keys(given: Iterable[str], known: Sequence[str]) -> list[str]:
+    """A sentence for each key that is not known, naming the known one that is nearest."""
+    faults = []
+    for key in sorted(set(given) - set(known)):
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
+        faults.append(f"unknown setting {key!r}; {hint}")
+    return faults
 
 
 def shown(value: object) -> str:

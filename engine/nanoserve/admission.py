@@ -11,10 +11,14 @@ from dataclasses import dataclass
 
 from nanoserve._checks import is_integer, is_sequence, shown
 from nanoserve.errors import RequestRefused
+from nanoserve.output_text import OutputText
 from nanoserve.sampling_params import SamplingParams
+from nanoserve.stop_strings import StopStrings
 from nanoserve.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int]
+
+_CHARACTERS = 8  # of a text for each token allowed, before its beginning is read by itself
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,10 +37,12 @@ class Admitted:
     Attributes:
         prompt: Its token ids.
         max_length: Tokens, prompt and output together, at which it ends.
+        text: What turns its output into text as it grows; None if that is not asked for.
     """
 
     prompt: list[int]
     max_length: int
+    text: OutputText | None
 
 
 def admit(
@@ -53,6 +59,7 @@ def admit(
         raise RequestRefused("; ".join(problems))
     tokens = _read(prompt, limits, tokenizer)
     _check_ids(tokens, limits.vocab_size)
+    _check_bias(params, limits.vocab_size)
     max_length = min(len(tokens) + params.max_tokens, limits.max_model_len)
     stored = max_length - 1  # the last token is never looked back at
     if stored > limits.pool_tokens:
@@ -61,7 +68,8 @@ def admit(
             f"{max_length - len(tokens)} new ones need {stored} tokens of the KV pool, which holds "
             f"{limits.pool_tokens}: shorten it or raise kv_pool_tokens"
         )
-    return Admitted(prompt=tokens, max_length=max_length)
+    text = _output_text(params, tokenizer) if params.needs_text else None
+    return Admitted(prompt=tokens, max_length=max_length, text=text)
 
 
 def _read(prompt: Prompt, limits: Limits, tokenizer: Tokenizer | None) -> list[int]:
@@ -69,6 +77,7 @@ def _read(prompt: Prompt, limits: Limits, tokenizer: Tokenizer | None) -> list[i
         if tokenizer is None:
             raise RequestRefused("the prompt is text, and this model has no tokenizer: give ids")
         _check_text(prompt)
+        _check_beginning(prompt, limits, tokenizer)
         tokens = _encode(prompt, tokenizer)
         _check_length(len(tokens), limits)
         return tokens
@@ -79,6 +88,48 @@ def _read(prompt: Prompt, limits: Limits, tokenizer: Tokenizer | None) -> list[i
     # Before it is copied: a range costs nothing, and its list may be larger than the memory.
     _check_length(_length(prompt), limits)
     return list(prompt)
+
+
+def _check_beginning(text: str, limits: Limits, tokenizer: Tokenizer) -> None:
+    """Refuse a text that is far too long without reading all of it.
+
+    Its beginnings are read, each twice as long as the one before, until one alone has twice the
+    tokens that are allowed. A cut changes the tokens next to it and nothing before, so what
+    follows cannot bring the number down again.
+    """
+    length = _CHARACTERS * limits.max_model_len
+    while length < len(text):
+        tokens = len(_encode(text[:length], tokenizer))
+        if tokens >= 2 * limits.max_model_len:
+            raise RequestRefused(
+                f"the prompt is a text of {len(text)} characters, of which the first {length} are "
+                f"{tokens} tokens already: prompt and output together are limited to "
+                f"max_model_len={limits.max_model_len}"
+            )
+        length *= 2
+
+
+def _output_text(params: SamplingParams, tokenizer: Tokenizer | None) -> OutputText:
+    if tokenizer is None:
+        asked = "stop strings are" if params.stop_strings else "detokenize is"
+        raise RequestRefused(
+            f"{asked} about text, and this model has no tokenizer: use stop_token_ids and token ids"
+        )
+    try:
+        detokenizer = tokenizer.detokenizer()
+    except Exception as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise RequestRefused(f"the tokenizer cannot spell the output: {reason}") from error
+    stops = StopStrings(params.stop_strings, include=params.include_stop_str_in_output)
+    return OutputText(detokenizer, stops)
+
+
+def _check_bias(params: SamplingParams, vocab_size: int) -> None:
+    for token in params.logit_bias or ():
+        if not 0 <= token < vocab_size:
+            raise RequestRefused(
+                f"logit_bias names token {shown(token)}, outside the vocabulary of {vocab_size} ids"
+            )
 
 
 def _encode(text: str, tokenizer: Tokenizer) -> list[int]:

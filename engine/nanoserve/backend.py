@@ -49,7 +49,8 @@ class Backend(Protocol):
         """Compute a step.
 
         Returns:
-            Logits of each row's next token, ``[rows, vocab_size]``, valid until the next step.
+            Logits of the next token of each row that samples, ``[rows, vocab_size]``, valid until
+            the next step.
         """
 
     def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

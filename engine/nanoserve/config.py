@@ -5,18 +5,22 @@ what would be good. Sizes that depend on the model or on the machine stay ``None
 resolved, with their arithmetic in the log, when the engine is built.
 """
 
-import difflib
 from dataclasses import dataclass, fields
 from typing import Self
 
 import torch
 
-from nanoserve._checks import is_integer, is_text, shown
+from nanoserve._checks import is_flag, is_integer, is_text, shown, unknown_keys
 from nanoserve.errors import ConfigError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 DEVICES = ("cpu", "cuda", "mps", "xpu")
 KERNELS = ("auto", "torch")
+
+# A product is bound by arithmetic from a few dozen tokens on upon a CPU, from a few hundred on upon
+# a card; twice to eight times as many make the rest of a step small beside it.
+_CPU_TOKENS = 512
+_DEVICE_TOKENS = 2048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +38,11 @@ class EngineConfig:
         block_size: Tokens in a block of the KV cache.
         kv_pool_tokens: Tokens the KV cache holds, all requests together, rounded down to whole
             blocks; None takes ``max_slots * max_model_len``, bounded by the memory at hand.
-        max_batch_tokens: Tokens one step computes before it stops admitting further prompts. A
-            prompt is prefilled whole, so a longer one is the only prompt of its step.
+        max_batch_tokens: Most tokens that one step computes, decoding and prompts together; a
+            prompt that exceeds it is prefilled in several steps. As a running request needs one
+            token of every step, no more of them run than that. None takes 512 on a CPU, where
+            more at a time are no faster, and 2048 elsewhere.
+        prefix_cache: Whether a prompt may begin with blocks that another request has computed.
         kernel: ``auto`` runs the compiled kernels where they can run, ``torch`` never does.
 
     Raises:
@@ -49,19 +56,14 @@ class EngineConfig:
     max_model_len: int | None = None
     block_size: int = 16
     kv_pool_tokens: int | None = None
-    max_batch_tokens: int = 2048
+    max_batch_tokens: int | None = None
+    prefix_cache: bool = False
     kernel: str = "auto"
 
     def __new__(cls, *_args: object, **settings: object) -> Self:
         """Refuse unknown keys before ``__init__`` sees them."""
-        known = [field.name for field in fields(cls)]
-        faults = []
-        for key in settings.keys() - set(known):
-            near = difflib.get_close_matches(key, known, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}"
-            faults.append(f"unknown setting {key!r}; {hint}")
-        if faults:
-            raise ConfigError("; ".join(sorted(faults)))
+        if faults := unknown_keys(settings, [field.name for field in fields(cls)]):
+            raise ConfigError("; ".join(faults))
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
@@ -78,18 +80,14 @@ class EngineConfig:
                 f"device must be one of {', '.join(DEVICES)}, perhaps with a number as in cuda:1, "
                 f"not {shown(self.device)}"
             )
-        for name in ("max_slots", "block_size", "max_batch_tokens"):
+        if not is_flag(self.prefix_cache):
+            faults.append(f"prefix_cache must be True or False, not {shown(self.prefix_cache)}")
+        for name in ("max_slots", "block_size"):
             faults += self._at_least(1, name)
-        if self.max_model_len is not None:
-            faults += self._at_least(2, "max_model_len")
-        if self.kv_pool_tokens is not None:
-            faults += self._at_least(1, "kv_pool_tokens")
-        if not faults and self.kv_pool_tokens is not None and self.kv_pool_tokens < self.block_size:
-            faults.append(
-                f"kv_pool_tokens ({self.kv_pool_tokens}) must hold at least one block "
-                f"of block_size ({self.block_size}) tokens"
-            )
-        if faults:
+        for name, least in (("max_batch_tokens", 1), ("max_model_len", 2), ("kv_pool_tokens", 1)):
+            if getattr(self, name) is not None:
+                faults += self._at_least(least, name)
+        if faults := faults or self._pool_below_a_block():
             raise ConfigError("; ".join(faults))
 
     def _at_least(self, least: int, name: str) -> list[str]:
@@ -98,10 +96,25 @@ class EngineConfig:
             return []
         return [f"{name} must be an integer of at least {least}, not {shown(value)}"]
 
+    def _pool_below_a_block(self) -> list[str]:
+        if self.kv_pool_tokens is None or self.kv_pool_tokens >= self.block_size:
+            return []
+        fault = (
+            f"kv_pool_tokens ({self.kv_pool_tokens}) must hold at least one block "
+            f"of block_size ({self.block_size}) tokens"
+        )
+        return [fault]
+
     @property
     def torch_dtype(self) -> torch.dtype:
         """The dtype as torch names it."""
         return DTYPES[self.dtype]
+
+    @property
+    def step_tokens(self) -> int:
+        """``max_batch_tokens``, or what takes its place."""
+        default = _CPU_TOKENS if torch.device(self.device).type == "cpu" else _DEVICE_TOKENS
+        return self.max_batch_tokens or default
 
 
 def _is_device(name: object) -> bool:

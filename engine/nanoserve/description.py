@@ -18,11 +18,13 @@ class EngineDescription:
         threads: CPU threads of one operation.
         kernel_path: Which kernel multiplies by weights.
         attention_path: How attention runs.
-        prefix_cache: ``off``: no request reuses another's keys and values.
+        prefix_cache: ``on`` or ``off``: whether requests reuse each other's keys and values.
         max_slots: Most requests in the running batch.
+        max_batch_tokens: Most tokens of a step.
         max_model_len: Most tokens of a request.
         block_size: Tokens in a block of the KV cache.
         num_blocks: Blocks in the KV pool.
+        kv_pool: Why it has so many, as a line of arithmetic.
     """
 
     version: str
@@ -37,6 +39,8 @@ class EngineDescription:
     attention_path: str
     prefix_cache: str
     max_slots: int
+    max_batch_tokens: int
     max_model_len: int
     block_size: int
     num_blocks: int
+    kv_pool: str

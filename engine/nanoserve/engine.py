@@ -4,9 +4,10 @@
 door: requests come in by ``add_request``, and each of them leaves exactly once, as an output of
 some step, however it ended.
 
-A failed step did not happen: if the model raises, or is interrupted, the requests of that step end
-in error with their holds closed at its start, the others stay, and the exception goes on to the
-caller.
+A failed step did not happen: if anything in it raises, the requests that held a slot end in error
+with their holds closed at its start, those in the queue stay, nothing of the cache is trusted any
+more, and the exception goes on to the caller. Ctrl-C fails no step: it waits for the end of it, and
+what the step gave is returned by the next call. Pressed twice, it breaks the step off.
 
 An engine is driven by one thread.
 """
@@ -14,6 +15,7 @@ An engine is driven by one thread.
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -25,13 +27,17 @@ from nanoserve.block_allocator import BlockAllocator, BlockTable
 from nanoserve.config import EngineConfig
 from nanoserve.description import EngineDescription
 from nanoserve.errors import RequestRefused
+from nanoserve.interrupts import interrupts_wait
+from nanoserve.logprobs import logprobs
 from nanoserve.model_runner import ModelRunner
 from nanoserve.models.model_config import ModelConfig
+from nanoserve.output_text import OutputText
 from nanoserve.outputs import RequestOutput, StepOutput, TokenOutput
 from nanoserve.request import FinishReason, Request, RequestStatus, RequestTimings
 from nanoserve.sampler import sample
 from nanoserve.sampling_params import SamplingParams
 from nanoserve.scheduler import Scheduler, SchedulerOutput
+from nanoserve.token_logprobs import TokenLogprobs
 from nanoserve.tokenizer import Tokenizer
 
 _NOT_FINITE = "the model's logits are not finite numbers: its weights or dtype cannot be right"
@@ -46,13 +52,14 @@ class Runner(Protocol):
     kernel_path: str
     attention_path: str
     weights_digest: str
+    kv_pool: str
 
     @property
     def num_blocks(self) -> int:
         """Blocks in the KV pool."""
 
     def run(self, plan: SchedulerOutput) -> torch.Tensor:
-        """Logits of each row's next token."""
+        """Logits of the next token of each row that samples."""
 
     def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The greedy choice of each row, as ``sampler.highest`` makes it."""
@@ -83,7 +90,10 @@ class Engine:
         self._clock = clock
         self._allocator = BlockAllocator(self._runner.num_blocks, config.block_size)
         self._scheduler = Scheduler(
-            self._allocator, max_slots=config.max_slots, max_batch_tokens=config.max_batch_tokens
+            self._allocator,
+            max_slots=config.max_slots,
+            max_batch_tokens=config.step_tokens,
+            prefix_cache=config.prefix_cache,
         )
         self._limits = Limits(
             vocab_size=self._runner.model_config.vocab_size,
@@ -92,8 +102,9 @@ class Engine:
         )
         self._live: dict[str, Request] = {}
         self._undelivered: list[RequestOutput] = []
+        self._unread: StepOutput | None = None  # of a step whose caller was interrupted
         self._added = 0
-        self._boundary_ns = 0  # the end of the last step
+        self._boundary_ns = 0  # the end of the last step, or the start of this one
 
     # ---- the loop -------------------------------------------------------------------------
 
@@ -103,25 +114,34 @@ class Engine:
         Returns:
             The step's record, its tokens, and the requests that ended since the step before.
         """
-        start_ns, plan = self._schedule()
-        tokens = self._run(plan, start_ns)
-        end_ns = self._clock() if plan.holders else start_ns
-        self._update(plan, tokens, end_ns)
-        outputs, self._undelivered = self._undelivered, []
-        return StepOutput(
+        with interrupts_wait():
+            step = self._unread or self._advance()
+        try:
+            return step
+        finally:
+            self._unread = None
+
+    def _advance(self) -> StepOutput:
+        try:
+            start_ns, plan = self._schedule()
+            tokens, told = self._run(plan)
+            end_ns = self._clock() if plan.holders else start_ns
+            produced = self._update(plan, tokens, told, end_ns)
+        except BaseException as error:
+            self._abandon(f"the step failed: {error!r}")
+            raise
+        step = StepOutput(
             start_ns=start_ns,
             end_ns=end_ns,
             prefill_rows=plan.prefill_rows,
             decode_rows=plan.decode_rows,
             holders=plan.holders,
             waiting=plan.waiting,
-            tokens=tuple(
-                TokenOutput(request_id=row.request.request_id, token_id=token)
-                for row, token in zip(plan.rows, tokens, strict=True)
-                if token is not None
-            ),
-            outputs=tuple(outputs),
+            tokens=tuple(produced),
+            outputs=tuple(self._undelivered),
         )
+        self._unread, self._undelivered = step, []
+        return step
 
     def _schedule(self) -> tuple[int, SchedulerOutput]:
         """Fix the start of the step, and who runs in it.
@@ -133,48 +153,89 @@ class Engine:
         """
         now_ns = self._clock()
         start_ns = self._boundary_ns if self._scheduler.running else now_ns
+        self._boundary_ns = start_ns
         if self._scheduler.running and self._scheduler.newcomer_between(start_ns, now_ns):
             return start_ns, self._scheduler.boundary()
         return start_ns, self._scheduler.schedule(start_ns)
 
-    def _run(self, plan: SchedulerOutput, start_ns: int) -> list[int | None]:
-        """The next token of each row; None where the logits allow none."""
-        if not plan.rows:
-            return []
-        requests = [row.request for row in plan.rows]
-        try:
-            return sample(self._runner.run(plan), requests, self._runner.highest)
-        except BaseException as error:  # Ctrl-C as well: a slot without a step would stay held
-            for request in requests:
-                self._finish(request, FinishReason.ERROR, start_ns, f"the step failed: {error!r}")
-            raise
+    def _run(
+        self, plan: SchedulerOutput
+    ) -> tuple[list[int | None], Sequence[TokenLogprobs | None]]:
+        """The next token of each row that wants one; None where the logits allow none.
 
-    def _update(self, plan: SchedulerOutput, tokens: Sequence[int | None], end_ns: int) -> None:
+        Beside it what the model thought there, for the rows that ask for it.
+        """
+        if not plan.rows:
+            return [], ()
+        logits = self._runner.run(plan)
+        sampled = plan.sampled
+        if not sampled:
+            return [], ()
+        tokens = sample(logits, sampled, self._runner.highest)
+        return tokens, logprobs(logits, tokens, [each.params.logprobs for each in sampled])
+
+    def _update(
+        self,
+        plan: SchedulerOutput,
+        tokens: Sequence[int | None],
+        told: Sequence[TokenLogprobs | None],
+        end_ns: int,
+    ) -> list[TokenOutput]:
         """Give every row its token, and retire what has ended."""
+        produced: list[TokenOutput] = []
         self._boundary_ns = end_ns
-        for row, token in zip(plan.rows, tokens, strict=True):
-            request = row.request
-            request.num_computed += row.length
+        self._scheduler.computed(plan)
+        for request, token, thought in zip(plan.sampled, tokens, told, strict=True):
             if token is None:
                 self._finish(request, FinishReason.ERROR, end_ns, _NOT_FINITE)
                 continue
-            request.append(token, end_ns)
-            if (reason := request.reason_to_stop()) is not None:
-                self._finish(request, reason, end_ns)
+            try:
+                request.append(token, end_ns, thought)
+            except RequestRefused as refusal:
+                self._finish(request, FinishReason.ERROR, end_ns, str(refusal))
+            else:
+                if (reason := request.reason_to_stop()) is not None:
+                    self._finish(request, reason, end_ns)
+            produced.append(
+                TokenOutput(
+                    request_id=request.request_id,
+                    token_id=token,
+                    text=None if request.text is None else request.text.news(),
+                    logprobs=thought,
+                )
+            )
+        return produced
+
+    def _abandon(self, error: str) -> None:
+        """Put the books in order after a step that failed, wherever it did."""
+        for request in self._scheduler.abandon(self._live.values()):
+            if request.status is not RequestStatus.FINISHED:
+                request.finish(FinishReason.ERROR, self._boundary_ns, error)
+            self._leave(request)
 
     def _finish(
         self, request: Request, reason: FinishReason, now_ns: int, error: str | None = None
     ) -> None:
         self._scheduler.finish(request, reason, now_ns, error)
-        del self._live[request.request_id]
+        self._leave(request)
+
+    def _leave(self, request: Request) -> None:
+        """Deliver what has come of a request, and forget it."""
+        reason = request.finish_reason
+        if reason is None:
+            raise ValueError(f"request {request.request_id!r} has not finished")
         self._deliver(
             request.request_id,
             prompt=request.prompt_token_ids,
             tokens=request.output_token_ids,
             reason=reason,
-            error=error,
+            error=request.error,
             timings=request.timings(),
+            cached_tokens=request.cached_tokens,
+            logprobs=request.logprobs,
+            text=request.text,
         )
+        del self._live[request.request_id]
 
     # ---- the door -------------------------------------------------------------------------
 
@@ -229,10 +290,12 @@ class Engine:
             max_length=admitted.max_length,
             stop_ids=eos.union(params.stop_token_ids),
             seed=secrets.randbits(64) if params.seed is None else params.seed,
+            text=admitted.text,
         )
-        self._added += 1
-        self._live[request_id] = request
-        self._scheduler.add(request)
+        with interrupts_wait():
+            self._added += 1
+            self._live[request_id] = request
+            self._scheduler.add(request)
 
     def abort(self, request_id: str) -> None:
         """End a request, whatever it is doing; the next step delivers its output.
@@ -246,11 +309,24 @@ class Engine:
             ended_ns = self._boundary_ns
         else:
             ended_ns = max(self._clock(), request.arrival_ns)
-        self._finish(request, FinishReason.ABORT, ended_ns)
+        with interrupts_wait():
+            self._finish(request, FinishReason.ABORT, ended_ns)
+
+    def knows(self, request_id: str) -> bool:
+        """Whether the request has not ended, or a step has yet to deliver its output."""
+        undelivered = [*self._undelivered, *(self._unread.outputs if self._unread else ())]
+        return request_id in self._live or any(o.request_id == request_id for o in undelivered)
+
+    def collect(self, request_id: str) -> RequestOutput | None:
+        """Take the output of a request that has ended, before a step delivers it; None if none."""
+        for place, output in enumerate(self._undelivered):
+            if output.request_id == request_id:
+                return self._undelivered.pop(place)
+        return None
 
     def has_unfinished(self) -> bool:
         """Whether a step has anything left to do or to deliver."""
-        return bool(self._live or self._undelivered)
+        return bool(self._live or self._undelivered or self._unread)
 
     def hand_back(self, outputs: Iterable[RequestOutput]) -> None:
         """Return outputs that a step delivered to the wrong caller; the next one delivers them."""
@@ -272,6 +348,9 @@ class Engine:
             reason=FinishReason.ERROR,
             error=error,
             timings=timings,
+            cached_tokens=None,
+            logprobs=(),
+            text=None,
         )
 
     def _deliver(
@@ -283,8 +362,15 @@ class Engine:
         reason: FinishReason,
         error: str | None,
         timings: RequestTimings,
+        cached_tokens: int | None,
+        logprobs: Sequence[TokenLogprobs],
+        text: OutputText | None,
     ) -> None:
         tokenizer = self._runner.tokenizer
+        if text is not None:
+            decode: Callable[[], str] | None = text.__str__
+        else:
+            decode = partial(tokenizer.decode, tokens) if tokenizer else None
         self._undelivered.append(
             RequestOutput(
                 request_id=request_id,
@@ -293,7 +379,9 @@ class Engine:
                 finish_reason=reason,
                 error=error,
                 timings=timings,
-                decode=tokenizer.decode if tokenizer else None,
+                cached_tokens=cached_tokens,
+                logprobs=tuple(logprobs),
+                decode=decode,
             )
         )
 
@@ -327,11 +415,13 @@ class Engine:
             threads=torch.get_num_threads(),
             kernel_path=self.kernel_path,
             attention_path=self._runner.attention_path,
-            prefix_cache="off",
+            prefix_cache="on" if self.config.prefix_cache else "off",
             max_slots=self.config.max_slots,
+            max_batch_tokens=self.config.step_tokens,
             max_model_len=self._runner.max_model_len,
             block_size=self.config.block_size,
             num_blocks=self._runner.num_blocks,
+            kv_pool=self._runner.kv_pool,
         )
 
     def check_integrity(self) -> None:

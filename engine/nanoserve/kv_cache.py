@@ -13,7 +13,9 @@ guarantees that no request ever sees anything of another.
 import logging
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -23,9 +25,11 @@ from nanoserve.models.model_config import ModelConfig
 
 _log = logging.getLogger(__name__)
 
-# Share of the memory at hand that the pool may take by default. A CPU shares it with everybody.
-_SHARE_OF_HOST = 0.5
-_SHARE_OF_DEVICE = 0.9
+# Percent of the memory at hand that the pool may take by default. A CPU shares it with everybody;
+# on a card, the rest is for what a step computes in passing.
+_PERCENT_OF_HOST = 50
+_PERCENT_OF_DEVICE = 90
+_CARDS: dict[str, Any] = {"cuda": torch.cuda, "xpu": torch.xpu}  # with memory of their own
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
@@ -128,9 +132,33 @@ def block_bytes(config: ModelConfig, *, block_size: int, dtype: torch.dtype) -> 
     return 2 * features * block_size * dtype.itemsize
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolSize:
+    """How large the pool is, and why; as a string, the whole arithmetic in a line.
+
+    Attributes:
+        num_blocks: Blocks in the pool.
+        block_size: Tokens in a block.
+        block_bytes: Bytes of a block, all layers.
+        why: Where the number of blocks comes from.
+    """
+
+    num_blocks: int
+    block_size: int
+    block_bytes: int
+    why: str
+
+    def __str__(self) -> str:
+        mebibytes = self.num_blocks * self.block_bytes / 2**20
+        return (
+            f"{self.why} -> {self.num_blocks} blocks of {self.block_size} tokens "
+            f"x {self.block_bytes} B = {mebibytes:.1f} MiB"
+        )
+
+
 def size_pool(
     settings: EngineConfig, *, block_bytes: int, max_model_len: int, device: torch.device
-) -> int:
+) -> PoolSize:
     """How many blocks the pool gets; the arithmetic goes to the log.
 
     Args:
@@ -140,44 +168,46 @@ def size_pool(
         device: Where the pool will live.
 
     Returns:
-        ``kv_pool_tokens / block_size`` where that is set. Otherwise every slot gets room for
-        ``max_model_len`` tokens, unless that exceeds the pool's share of the memory at hand.
+        ``kv_pool_tokens / block_size`` blocks where that is set. Otherwise every slot gets room
+        for ``max_model_len`` tokens, unless that exceeds the pool's share of the memory at hand.
 
     Raises:
-        ConfigError: When not even one block fits.
+        ConfigError: When not even one block fits, or not what was asked for.
     """
-    block_size = settings.block_size
-    if settings.kv_pool_tokens is not None:
-        blocks = settings.kv_pool_tokens // block_size
-        why = f"kv_pool_tokens={settings.kv_pool_tokens}"
+    block_size, asked = settings.block_size, settings.kv_pool_tokens
+    available = available_bytes(device)
+    at_hand = f"{available / 2**20:.0f} MiB at hand"
+    if asked is not None:
+        blocks = asked // block_size
+        why = f"kv_pool_tokens={asked} in whole blocks"
+        if blocks * block_bytes > available:
+            raise ConfigError(
+                f"kv_pool_tokens={asked} needs {blocks} blocks of {block_bytes} bytes, and of "
+                f"{at_hand} there is room for {available // block_bytes * block_size} tokens"
+            )
     else:
+        percent = _PERCENT_OF_DEVICE if device.type in _CARDS else _PERCENT_OF_HOST
         wanted = settings.max_slots * -(-max_model_len // block_size)
-        share = _SHARE_OF_HOST if device.type == "cpu" else _SHARE_OF_DEVICE
-        available = available_bytes(device)
-        blocks = min(wanted, int(available * share) // block_bytes)
+        fitting = available * percent // 100 // block_bytes
+        blocks = min(wanted, fitting)
         why = (
-            f"min({settings.max_slots} slots x {max_model_len} tokens = {wanted} blocks, "
-            f"{share:.0%} of {available / 2**20:.0f} MiB at hand)"
+            f"the smaller of {settings.max_slots} slots x {max_model_len} tokens = {wanted} "
+            f"blocks, and {percent}% of {at_hand} / {block_bytes} B = {fitting} blocks"
         )
     if blocks < 1:
         raise ConfigError(f"no block of {block_bytes} bytes fits into the KV pool: {why}")
-    _log.info(
-        "KV pool: %s -> %d blocks of %d tokens x %d B = %.1f MiB",
-        why,
-        blocks,
-        block_size,
-        block_bytes,
-        blocks * block_bytes / 2**20,
-    )
-    return blocks
+    size = PoolSize(num_blocks=blocks, block_size=block_size, block_bytes=block_bytes, why=why)
+    _log.info("KV pool: %s", size)
+    return size
 
 
 def available_bytes(device: torch.device) -> int:
     """Memory that can still be had on the device; on the host within the control group's limit."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    if device.type == "xpu":
-        return torch.xpu.mem_get_info(device)[0]
+    if device.type in _CARDS:
+        card = _CARDS[device.type]
+        card.empty_cache()  # what torch has kept since loading the weights would count as used
+        free: int = card.mem_get_info(device)[0]
+        return free
     limits = (_host_available(), _control_group_available())
     return min(limit for limit in limits if limit is not None)
 

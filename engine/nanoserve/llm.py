@@ -1,13 +1,15 @@
-"""The offline door: prompts in, outputs out, in the order they were given."""
+"""The offline door: prompts in, outputs out, all at their end or one as it grows."""
 
-from collections.abc import Sequence
+import dataclasses
+from collections import deque
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from nanoserve.admission import Prompt
 from nanoserve.config import EngineConfig
 from nanoserve.engine import Engine
 from nanoserve.errors import ConfigError
-from nanoserve.outputs import RequestOutput
+from nanoserve.outputs import RequestOutput, StreamOutput, TokenOutput
 from nanoserve.sampling_params import SamplingParams
 
 
@@ -36,6 +38,9 @@ class LLM:
         else:
             self.engine = Engine(EngineConfig(model=model, **settings))
         self._generated = 0
+        self._streamed = 0
+        # What steps have given to the streams that are open, whoever of them made the step.
+        self._streams: dict[str, deque[TokenOutput | RequestOutput]] = {}
 
     def generate(
         self,
@@ -75,7 +80,7 @@ class LLM:
                 self.engine.add_request(request_id, prompt, wanted)
             missing = set(ids)
             while missing:
-                for output in self.engine.step().outputs:
+                for output in self._step():
                     if output.request_id in missing:
                         missing.remove(output.request_id)
                         outputs[output.request_id] = output
@@ -86,3 +91,75 @@ class LLM:
                 self.engine.abort(request_id)
             self.engine.hand_back(others)
         return [outputs[request_id] for request_id in ids]
+
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None
+    ) -> Generator[StreamOutput, None, None]:
+        """Answer one prompt, token by token.
+
+        The texts of all pieces, joined, are the text of the output. A piece never holds half a
+        character, and never what may yet become a stop string.
+
+        Several streams, and calls of ``generate`` between their pieces, can be under way at a
+        time: all of them run in the same batch. Closing a stream aborts its request. ``engine``
+        itself must not be stepped meanwhile, for whoever steps it gets the tokens.
+
+        Args:
+            prompt: A text or a list of token ids.
+            params: How to decode.
+
+        Yields:
+            A piece for each token; the last one has the whole output, which says why it ended. A
+            prompt that cannot be served has one piece, with an output in error.
+
+        Raises:
+            RuntimeError: When somebody else has stepped the engine and taken the output.
+        """
+        request_id = f"stream-{self._streamed}"
+        self._streamed += 1
+        params = SamplingParams() if params is None else params
+        # Anything but False is a wish for text, or a fault for the engine to refuse.
+        if self.engine.tokenizer is not None and getattr(params, "detokenize", None) is False:
+            params = dataclasses.replace(params, detokenize=True)
+        box = self._streams[request_id] = deque()
+        told = 0
+        try:
+            self.engine.add_request(request_id, prompt, params)
+            output = None
+            while output is None:
+                while not box:
+                    if not self.engine.knows(request_id):
+                        raise RuntimeError(f"another step took the output of {request_id!r}")
+                    self.engine.hand_back(self._step())
+                first = box.popleft()
+                token = first if isinstance(first, TokenOutput) else None
+                last = box.popleft() if box and isinstance(box[0], RequestOutput) else first
+                output = last if isinstance(last, RequestOutput) else None
+                text = token.text if token is not None else None
+                if output is not None and output.text is not None:
+                    text = output.text[told:]
+                told += len(text or "")
+                yield StreamOutput(
+                    text=text,
+                    token_ids=() if token is None else (token.token_id,),
+                    logprobs=None if token is None else token.logprobs,
+                    output=output,
+                )
+        finally:
+            del self._streams[request_id]
+            self.engine.abort(request_id)
+            self.engine.collect(request_id)
+
+    def _step(self) -> list[RequestOutput]:
+        """Step the engine, give the open streams what is theirs, and return the other outputs."""
+        step = self.engine.step()
+        for token in step.tokens:
+            if token.request_id in self._streams:
+                self._streams[token.request_id].append(token)
+        others = []
+        for output in step.outputs:
+            if output.request_id in self._streams:
+                self._streams[output.request_id].append(output)
+            else:
+                others.append(output)
+        return others

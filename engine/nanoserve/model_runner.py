@@ -28,6 +28,7 @@ class ModelRunner:
         max_model_len: Most tokens of one sequence.
         tokenizer: None if the model has none.
         num_blocks: Blocks in the KV pool.
+        kv_pool: Why it has so many, as a line of arithmetic.
         kernel_path: Which kernel multiplies.
         attention_path: How attention runs.
         weights_digest: ``sha256:...`` of the canonical tensors.
@@ -44,21 +45,24 @@ class ModelRunner:
         self._backend = choose_backend(
             settings, self.model_config, max_positions=self.max_model_len
         )
-        self.kernel_path = self._backend.kernel_path
-        self.attention_path = self._backend.attention_path
         self.highest = self._backend.highest
-        _log.info("linears run by %s, attention by %s", self.kernel_path, self.attention_path)
         with torch.inference_mode():
             self.weights_digest = load_weights(
                 checkpoint, self._backend.load, device=device, dtype=dtype
             )
-            self.num_blocks = size_pool(
+            pool = size_pool(
                 settings,
                 block_bytes=self._backend.block_bytes(settings.block_size),
                 max_model_len=self.max_model_len,
                 device=device,
             )
-            self._backend.reserve(num_blocks=self.num_blocks, block_size=settings.block_size)
+            self._backend.reserve(num_blocks=pool.num_blocks, block_size=settings.block_size)
+        self.num_blocks = pool.num_blocks
+        self.kv_pool = str(pool)
+        # Known only now: what cannot be recorded or compiled is run otherwise.
+        self.kernel_path = self._backend.kernel_path
+        self.attention_path = self._backend.attention_path
+        _log.info("linears run by %s, attention by %s", self.kernel_path, self.attention_path)
 
     def _choose_max_model_len(self, asked: int | None) -> int:
         limit = self.model_config.max_position
@@ -73,8 +77,8 @@ class ModelRunner:
         """Compute the rows of a step.
 
         Returns:
-            Logits of each row's next token, ``[rows, vocab_size]``, in the order of the rows;
-            valid until the next step.
+            Logits of the next token of each row that samples, ``[rows, vocab_size]``, in the order
+            of the rows; valid until the next step.
         """
         return self._backend.run(plan)
 

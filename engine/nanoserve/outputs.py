@@ -9,10 +9,11 @@ are held, the next step starts at that very stamp, so that the steps tile the ti
 holds in integers, not approximately.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nanoserve.request import FinishReason, RequestTimings
+from nanoserve.token_logprobs import TokenLogprobs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,10 +23,14 @@ class RequestOutput:
     Attributes:
         request_id: The caller's name for it.
         prompt_token_ids: The prompt as the model saw it; empty if it was refused unread.
-        token_ids: What was generated; a stop token is the last of it.
+        token_ids: What was generated; a stop token is the last of it, and so is the token in which
+            a stop string ended.
         finish_reason: ``stop``, ``length``, ``abort`` or ``error``.
         error: What was wrong, and what to do; None unless the reason is ``error``.
         timings: Its stamps.
+        cached_tokens: Tokens of the prompt that it found in the prefix cache when it first got a
+            slot, a multiple of ``block_size``; 0 where the cache is off, None if it never got one.
+        logprobs: What the model thought at each of the tokens; empty unless that was asked for.
     """
 
     request_id: str
@@ -34,20 +39,54 @@ class RequestOutput:
     finish_reason: FinishReason
     error: str | None
     timings: RequestTimings
-    decode: Callable[[Sequence[int]], str] | None = field(repr=False, compare=False)
+    cached_tokens: int | None
+    logprobs: tuple[TokenLogprobs, ...]
+    decode: Callable[[], str] | None = field(repr=False, compare=False)
 
     @property
     def text(self) -> str | None:
-        """The output as text, decoded when it is read; None if the model has no tokenizer."""
-        return None if self.decode is None else self.decode(self.token_ids)
+        """The output as text, decoded when it is read; None if the model has no tokenizer.
+
+        It ends before its stop string, or with it, as was asked for; ``token_ids`` stay whole.
+        """
+        return None if self.decode is None else self.decode()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TokenOutput:
-    """One token of one request, produced in this step."""
+    """One token of one request, produced in this step.
+
+    Attributes:
+        request_id: Whose.
+        token_id: The token.
+        text: What the output's text has grown by; nothing while it ends inside a character, or with
+            what may be the beginning of a stop string. None unless ``SamplingParams`` asks for
+            text. All of a request's, joined, are its output's text, unless it was aborted or
+            failed with text held back.
+        logprobs: What the model thought; None unless that was asked for.
+    """
 
     request_id: str
     token_id: int
+    text: str | None
+    logprobs: TokenLogprobs | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StreamOutput:
+    """A piece of one output that is read while it grows.
+
+    Attributes:
+        text: What the text has grown by, in whole characters; None if the model has no tokenizer.
+        token_ids: The token that it comes from; none if the request ended without one.
+        logprobs: What the model thought; None unless that was asked for.
+        output: All of it, on the last piece; None before.
+    """
+
+    text: str | None
+    token_ids: tuple[int, ...]
+    logprobs: TokenLogprobs | None
+    output: RequestOutput | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +100,8 @@ class StepOutput:
     Attributes:
         start_ns: When it began; the end of the step before while slots are held.
         end_ns: When its tokens existed on the host.
-        prefill_rows: Sequences whose prompt it computed.
+        prefill_rows: Sequences whose prompt it computed, or a piece of it; those that it did not
+            come to the end of have no token yet.
         decode_rows: Sequences it advanced by one token.
         holders: Requests that owned a slot from its start to its end.
         waiting: Requests that waited, after its admissions.

@@ -13,11 +13,15 @@ added up: a *hold* is an interval in which the request owned a slot, preemption 
 readmission opens another. Sums are derived from the stamps by whoever reads them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
 from nanoserve.block_allocator import BlockTable
+from nanoserve.logit_adjustment import LogitAdjustment
+from nanoserve.output_text import OutputText
 from nanoserve.sampling_params import SamplingParams
+from nanoserve.token_logprobs import TokenLogprobs
 
 
 class RequestStatus(Enum):
@@ -32,7 +36,7 @@ class RequestStatus(Enum):
 class FinishReason(StrEnum):
     """Why a request ended."""
 
-    STOP = "stop"  # an end-of-sequence or stop token, which is the last of the output
+    STOP = "stop"  # an end-of-sequence token, a stop token, or a stop string
     LENGTH = "length"  # max_tokens reached, or the model's length limit
     ABORT = "abort"
     ERROR = "error"
@@ -88,9 +92,17 @@ class Request:
     Attributes:
         token_ids: Prompt and output so far, the sequence the model sees.
         num_computed: How many of them have their keys and values in the cache.
+        prefill_end: How many there were when it got its slot: its prefill ends with them.
+        cached_tokens: Tokens of the prompt that it found in the prefix cache when it first got a
+            slot; None before that. A preemption does not change it: what is found or computed
+            again afterwards is no part of the count.
+        block_keys: What the prefix cache knows its first whole blocks by, as far as was asked.
         max_length: Length of ``token_ids`` at which the request ends, whatever it asked for.
         stop_ids: Token ids that end it: the model's EOS set (unless ignored) and its own.
         seed: What its draws start from.
+        adjustment: What changes its logits; None if nothing does.
+        text: Its output as text while it grows; None if nobody wants it before the end.
+        logprobs: What the model thought at each token of the output, if that was asked for.
     """
 
     def __init__(
@@ -105,6 +117,7 @@ class Request:
         max_length: int,
         stop_ids: frozenset[int],
         seed: int,
+        text: OutputText | None = None,
     ) -> None:
         self.request_id = request_id
         self.params = params
@@ -114,11 +127,17 @@ class Request:
         self.max_length = max_length
         self.stop_ids = stop_ids
         self.seed = seed
+        self.adjustment = LogitAdjustment(params, prompt) if params.adjusts else None
+        self.text = text
+        self.logprobs: list[TokenLogprobs] = []
 
         self.status = RequestStatus.WAITING
         self.num_prompt = len(prompt)
         self.token_ids = list(prompt)
         self.num_computed = 0
+        self.prefill_end = 0
+        self.cached_tokens: int | None = None
+        self.block_keys: list[bytes] = []
         self.finish_reason: FinishReason | None = None
         self.error: str | None = None
 
@@ -147,10 +166,24 @@ class Request:
         """The tokens generated so far."""
         return self.token_ids[self.num_prompt :]
 
-    def acquire_slot(self, now_ns: int) -> None:
-        """Open a hold."""
+    @property
+    def is_prefilling(self) -> bool:
+        """Whether what it had when it got its slot is not yet computed."""
+        return self.num_computed < self.prefill_end
+
+    def acquire_slot(self, now_ns: int, cached: Sequence[int] = ()) -> None:
+        """Open a hold.
+
+        Args:
+            now_ns: When.
+            cached: Blocks that hold its first tokens already.
+        """
         self.status = RequestStatus.RUNNING
         self._acquired_ns = now_ns
+        self.prefill_end = len(self.token_ids)
+        self.num_computed = self.table.adopt(cached)
+        if self.cached_tokens is None:
+            self.cached_tokens = self.num_computed
 
     def release_slot(self, now_ns: int) -> None:
         """Close the open hold, and give the blocks back; what they held must be computed anew."""
@@ -160,14 +193,20 @@ class Request:
         self.table.release()
         self.num_computed = 0
 
-    def append(self, token: int, now_ns: int) -> None:
-        """Take the token that the model produced."""
+    def append(self, token: int, now_ns: int, logprobs: TokenLogprobs | None = None) -> None:
+        """Take the token that the model produced, and what the model thought there."""
         self.token_ids.append(token)
         self._token_ns.append(now_ns)
+        if self.adjustment is not None:
+            self.adjustment.count(token)
+        if self.text is not None:
+            self.text.push(token)
+        if logprobs is not None:
+            self.logprobs.append(logprobs)
 
     def reason_to_stop(self) -> FinishReason | None:
         """Why the token just appended is the last one, or None when it is not."""
-        if self.token_ids[-1] in self.stop_ids:
+        if self.token_ids[-1] in self.stop_ids or (self.text is not None and self.text.stopped):
             return FinishReason.STOP
         if len(self.token_ids) >= self.max_length:
             return FinishReason.LENGTH
@@ -176,10 +215,12 @@ class Request:
     def finish(self, reason: FinishReason, now_ns: int, error: str | None = None) -> None:
         """End the request, from whatever state it is in."""
         self.release_slot(now_ns)
-        self.status = RequestStatus.FINISHED
+        if self.text is not None:
+            self.text.flush()
         self.finish_reason = reason
         self.error = error
         self._finished_ns = now_ns
+        self.status = RequestStatus.FINISHED
 
     def timings(self) -> RequestTimings:
         """The stamps of a finished request."""

@@ -4,11 +4,13 @@ The tokenizer is loaded when text is first seen, not before: an engine that is f
 imports transformers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+from nanoserve.detokenizer import Detokenizer, detokenizer_maker
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,5 +39,16 @@ class Tokenizer:
         return list(self._backend(text)["input_ids"])
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of ``token_ids``, special tokens left out."""
-        return str(self._backend.decode(list(token_ids), skip_special_tokens=True))
+        """Text of ``token_ids``, special tokens left out, and every space where it is."""
+        text = self._backend.decode(
+            list(token_ids), skip_special_tokens=True, clean_up_tokenization_spaces=False
+        )
+        return str(text)
+
+    def detokenizer(self) -> Detokenizer:
+        """What turns one output into text token by token; the whole is what ``decode`` gives."""
+        return self._new_detokenizer()
+
+    @cached_property
+    def _new_detokenizer(self) -> Callable[[], Detokenizer]:
+        return detokenizer_maker(getattr(self._backend, "backend_tokenizer", None), self.decode)

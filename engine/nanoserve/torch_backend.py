@@ -70,7 +70,8 @@ class TorchBackend:
             stop = row.start + row.length
             token_ids += row.request.token_ids[row.start : stop]
             positions += range(row.start, stop)
-            last.append(len(token_ids) - 1)
+            if row.samples:
+                last.append(len(token_ids) - 1)
         seen = AttentionPlan.build(plan.rows, cache=self._cache, windows=self._windows)
         return self._model.forward(
             torch.tensor(token_ids, device=self._device),

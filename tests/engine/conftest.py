@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from nanoserve.model_runner import ModelRunner
 from nanoserve.scheduler import SchedulerOutput
 
 torch.set_num_threads(1)
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
 
 SMALL_LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -187,7 +190,8 @@ class LogitsRecorder(ModelRunner):
         self.passes.append(
             tuple((r.request.request_id, r.start, r.length, r.is_prefill) for r in plan.rows)
         )
-        for row, values in zip(plan.rows, logits, strict=True):
+        sampling = [row for row in plan.rows if row.samples]
+        for row, values in zip(sampling, logits, strict=True):
             self.seen[row.request.request_id, row.start + row.length] = values.clone()
         return logits
 

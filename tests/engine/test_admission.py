@@ -78,6 +78,36 @@ def test_a_text_is_read_by_the_tokenizer_and_then_bound_like_ids():
     assert "64 tokens and leaves no room" in refusal("a" * 64, SamplingParams(), Tokenizer())
 
 
+class Reader(Tokenizer):
+    """Reads a text as its bytes, or as pairs of them, and remembers how long each text was."""
+
+    def __init__(self, characters: int):
+        self.characters = characters
+        self.lengths: list[int] = []
+
+    def encode(self, text: str) -> list[int]:
+        self.lengths.append(len(text))
+        return [0] * -(-len(text) // self.characters)
+
+
+@pytest.mark.parametrize(("characters", "most"), [(1, 512), (8, 1024), (100, 2**14)])
+def test_an_absurdly_long_text_is_refused_without_reading_all_of_it(characters: int, most: int):
+    reader = Reader(characters)
+    error = refusal("a" * 10**7, SamplingParams(), reader)
+    assert max(reader.lengths) <= most
+    assert "the prompt is a text of 10000000 characters, of which the first " in error
+    assert "limited to max_model_len=64" in error
+    assert len(error) < 200
+
+
+def test_a_long_text_of_few_tokens_is_read_to_its_end():
+    """63 tokens of a hundred characters each: whitespace, or a rule of dashes."""
+    reader = Reader(100)
+    admitted = admit("-" * 6300, SamplingParams(), limits=LIMITS, tokenizer=reader)  # type: ignore[arg-type]
+    assert len(admitted.prompt) == 63
+    assert "has 64 tokens and leaves no room" in refusal("-" * 6301, SamplingParams(), reader)
+
+
 def test_what_the_tokenizer_raises_is_the_fault_of_its_request():
     error = refusal("what?", SamplingParams(), Tokenizer())
     assert error == "the tokenizer cannot read the prompt: KeyError: '?'"

@@ -58,6 +58,9 @@ def test_the_offline_door_takes_a_whole_config_and_then_nothing_else():
         ("max_slots", True),
         ("block_size", -16),
         ("max_batch_tokens", 0),
+        ("max_batch_tokens", "512"),
+        ("prefix_cache", "on"),
+        ("prefix_cache", 1),
         ("max_model_len", 0),
         ("max_model_len", 1),
         ("kv_pool_tokens", 0),
@@ -79,6 +82,14 @@ def test_a_value_that_cannot_be_shown_is_named_all_the_same():
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "mps", "xpu:0"])
 def test_the_devices_that_there_are_can_be_asked_for(device: str):
     assert EngineConfig(model="x", device=device, max_model_len=2).device == device
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "tokens"),
+    [("cpu", None, 512), ("cuda:1", None, 2048), ("cpu", 7, 7), ("cuda", 7, 7)],
+)
+def test_a_step_has_a_budget_that_suits_the_device(device: str, asked: int | None, tokens: int):
+    assert EngineConfig(model="x", device=device, max_batch_tokens=asked).step_tokens == tokens
 
 
 def test_all_faults_are_told_at_once():

@@ -1,9 +1,10 @@
 """Random requests, aborts, failures and tiny pools against a model that checks its own memory.
 
-The runner of these tests keeps the KV pool as a list in which every slot remembers whose token it
-holds. Before it answers, it reads each sequence back through its block table: a block with two
-owners, a lost token or a token in the wrong place is found in the step that does it. Its answer is
-a hash of the whole sequence, so that a finished request's tokens can be predicted exactly.
+The runner of these tests keeps the KV pool as a list in which every slot remembers what its token
+came after. Before it answers, it reads each sequence back through its block table: a block with two
+owners, a lost token or a token in the wrong place is found in the step that does it, and so is a
+cached block with another past. Its answer is a hash of the whole sequence, so that a finished
+request's tokens can be predicted exactly.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import torch
 from nanoserve import Engine, EngineConfig, RequestOutput, SamplingParams, StepOutput
 from nanoserve.models.synthetic import SYNTHETIC_CONFIGS
 from nanoserve.sampler import highest
-from nanoserve.scheduler import SchedulerOutput
+from nanoserve.scheduler import ScheduledRow, SchedulerOutput
 
 VOCAB = 256
 EOS = SYNTHETIC_CONFIGS["tiny-llama"].eos_token_ids
@@ -37,7 +38,7 @@ class Trouble(RuntimeError):
 class CheckingRunner:
     """A model that keeps its cache as a list, and checks all of it that it reads."""
 
-    kernel_path = attention_path = weights_digest = "fake"
+    kernel_path = attention_path = weights_digest = kv_pool = "fake"
     tokenizer = None
     model_config = SYNTHETIC_CONFIGS["tiny-llama"]
     max_model_len = 40
@@ -48,26 +49,39 @@ class CheckingRunner:
         self._size = block_size
         self._rng = rng
         self._trouble = trouble
-        self._pool: list[tuple[str, int, int] | None] = [None] * (num_blocks * block_size)
+        self._pool: list[int | None] = [None] * (num_blocks * block_size)
+        self.begun_at: dict[str, int] = {}
+        self.pieces = 0
 
     def run(self, plan: SchedulerOutput) -> torch.Tensor:
         for block in plan.new_blocks:
             self._pool[block * self._size : (block + 1) * self._size] = [None] * self._size
         for row in plan.rows:
-            request, stop = row.request, row.start + row.length
-            for index, slot in enumerate(request.table.slots(row.start, stop), row.start):
-                assert self._pool[slot] is None, "a slot is written once"
-                self._pool[slot] = (request.request_id, index, request.token_ids[index])
+            self._write(row)
         if self._rng.random() < self._trouble:
             raise Trouble
-        logits = torch.zeros(len(plan.rows), VOCAB)
-        for row, line in zip(plan.rows, logits, strict=True):
+        for row in plan.rows:
             request, stop = row.request, row.start + row.length
-            assert stop == len(request.token_ids)
             for index, slot in enumerate(request.table.slots(0, stop)):
-                assert self._pool[slot] == (request.request_id, index, request.token_ids[index])
+                assert self._pool[slot] == past(request.token_ids, index)
+        logits = torch.zeros(len(plan.sampled), VOCAB)
+        for request, line in zip(plan.sampled, logits, strict=True):
             line[next_token(request.token_ids)] = 1.0
         return logits
+
+    def _write(self, row: ScheduledRow) -> None:
+        request, stop = row.request, row.start + row.length
+        assert row.samples == (stop == len(request.token_ids))
+        self.pieces += not row.samples
+        self.begun_at.setdefault(request.request_id, row.start)
+        for index, slot in enumerate(request.table.slots(row.start, stop), row.start):
+            assert self._pool[slot] is None, "a slot is written once"
+            self._pool[slot] = past(request.token_ids, index)
+
+
+def past(token_ids: list[int], index: int) -> int:
+    """What the token at ``index`` came after, and itself."""
+    return hash(tuple(token_ids[: index + 1]))
 
 
 class Clock:
@@ -115,14 +129,19 @@ class World:
             model="fake",
             max_slots=self.slots,
             block_size=block_size,
-            max_batch_tokens=self.rng.choice((1, 8, 30, 1000)),
+            max_batch_tokens=self.rng.choice((1, 3, 8, 30, 1000)),
+            prefix_cache=self.rng.random() < 0.6,
         )
-        runner = CheckingRunner(blocks, block_size, self.rng, self.trouble)
-        self.engine = Engine(config, runner=runner, clock=self.clock)
+        self.slots = min(self.slots, config.step_tokens)
+        self.cached = config.prefix_cache
+        self.runner = CheckingRunner(blocks, block_size, self.rng, self.trouble)
+        self.engine = Engine(config, runner=self.runner, clock=self.clock)
 
     def add(self) -> None:
         number = len(self.asked)
         prompt = [self.rng.randrange(VOCAB) for _ in range(self.rng.choice((0, 1, 2, 5, 9, 20)))]
+        if prompt and self.rng.random() < 0.5:  # begin like others
+            prompt = [7, 7, 8, 7, 9, 7, 7, 9, 8, 8, 7, 9][: 3 * len(prompt)] + prompt[:9]
         params = SamplingParams(
             max_tokens=self.rng.choice((0, 1, 1, 2, 7, 18)), ignore_eos=self.rng.random() < 0.5
         )
@@ -165,7 +184,7 @@ class World:
                 self.abort()
             else:
                 self.step()
-        patience = 200 + 60 * len(self.asked)
+        patience = 200 + 100 * len(self.asked)
         while self.engine.has_unfinished():
             self.step()
             patience -= 1
@@ -234,6 +253,16 @@ def test_at_every_step_as_many_holds_are_open_as_it_has_holders(world: World):
         assert step.prefill_rows + step.decode_rows in (0, step.holders)
 
 
+def test_cached_tokens_are_those_that_were_there_when_it_got_its_first_slot(world: World):
+    for name, output in world.outputs.items():
+        cached = output.cached_tokens
+        assert cached == world.runner.begun_at.get(name)
+        assert (cached is None) == (not output.timings.holds)
+        if cached:
+            assert world.cached
+            assert cached < len(output.prompt_token_ids)
+
+
 def test_steps_do_not_overlap_and_leave_no_gap_while_slots_are_held(world: World):
     holds = [hold for output in world.outputs.values() for hold in output.timings.holds]
     for before, after in zip(world.steps, world.steps[1:], strict=False):
@@ -288,3 +317,5 @@ def test_the_worlds_are_hard_enough():
     assert sum(step.holders > 0 and step.prefill_rows + step.decode_rows == 0 for step in steps) > 5
     assert sum(step.prefill_rows > 0 and step.decode_rows > 0 for step in steps) > 100
     assert len(steps) > 4000
+    assert sum(world.runner.pieces for world in worlds) > 500
+    assert sum(o.cached_tokens or 0 for o in outputs) > 2000

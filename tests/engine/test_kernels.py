@@ -236,7 +236,8 @@ def test_the_number_of_threads_may_change_from_step_to_step(
     folder = make_reference(max_position_embeddings=1024).folder
     prompts = prompts_of([37, 5, 600], seed=3)
     params = [SamplingParams(max_tokens=n, ignore_eos=True) for n in (16, 2, 9)]
-    wanted = run_requests(folder, prompts, params, max_slots=2).runner
+    settings = {"max_slots": 2, "max_batch_tokens": 1000}
+    wanted = run_requests(folder, prompts, params, **settings).runner
 
     run, threads = CompiledBackend.run, itertools.cycle((1, 5, 2, 1))
 
@@ -246,7 +247,7 @@ def test_the_number_of_threads_may_change_from_step_to_step(
 
     monkeypatch.setattr(CompiledBackend, "run", on_another_number)
     try:
-        got = run_requests(folder, prompts, params, max_slots=2).runner
+        got = run_requests(folder, prompts, params, **settings).runner
     finally:
         torch.set_num_threads(1)
     assert [len(step) for step in got.passes] == [2] * 11 + [1] * 5
@@ -289,7 +290,9 @@ def test_nothing_is_read_that_was_not_written(reference: Any):
 
 def plan_of(token_ids: list[int], blocks: list[int]) -> SchedulerOutput:
     request: Any = SimpleNamespace(token_ids=token_ids, table=SimpleNamespace(blocks=blocks))
-    row = ScheduledRow(request=request, start=0, length=len(token_ids), is_prefill=True)
+    row = ScheduledRow(
+        request=request, start=0, length=len(token_ids), is_prefill=True, samples=True
+    )
     return SchedulerOutput(rows=(row,), new_blocks=(), holders=1, waiting=0)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -65,7 +66,7 @@ def settings(**changes: object) -> EngineConfig:
 
 
 def blocks_of(config: EngineConfig) -> int:
-    return size_pool(config, block_bytes=8192, max_model_len=100, device=CPU)
+    return size_pool(config, block_bytes=8192, max_model_len=100, device=CPU).num_blocks
 
 
 def test_by_default_every_slot_has_room_for_the_longest_request(
@@ -74,8 +75,11 @@ def test_by_default_every_slot_has_room_for_the_longest_request(
     monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 2**30)
     with caplog.at_level(logging.INFO, logger="nanoserve"):
         assert blocks_of(settings()) == 3 * 7
-    assert "3 slots x 100 tokens = 21 blocks" in caplog.text
-    assert "-> 21 blocks of 16 tokens x 8192 B = 0.2 MiB" in caplog.text
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "KV pool: the smaller of 3 slots x 100 tokens = 21 blocks, and 50% of 1024 MiB at hand / "
+        "8192 B = 65536 blocks -> 21 blocks of 16 tokens x 8192 B = 0.2 MiB"
+    )
 
 
 def test_the_memory_at_hand_bounds_the_default(monkeypatch: pytest.MonkeyPatch):
@@ -88,6 +92,40 @@ def test_the_memory_at_hand_bounds_the_default(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_pool_of_given_size_is_rounded_down_to_whole_blocks():
     assert blocks_of(settings(kv_pool_tokens=47)) == 2
+    pool = size_pool(settings(kv_pool_tokens=47), block_bytes=2**20, max_model_len=100, device=CPU)
+    assert str(pool) == (
+        "kv_pool_tokens=47 in whole blocks -> 2 blocks of 16 tokens x 1048576 B = 2.0 MiB"
+    )
+
+
+def test_a_pool_larger_than_the_memory_is_refused_and_told_what_would_fit(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("nanoserve.kv_cache.available_bytes", lambda device: 5 * 8192 + 99)
+    assert blocks_of(settings(kv_pool_tokens=5 * 16)) == 5
+    with pytest.raises(ConfigError) as caught:
+        blocks_of(settings(kv_pool_tokens=10**15))
+    assert str(caught.value) == (
+        "kv_pool_tokens=1000000000000000 needs 62500000000000 blocks of 8192 bytes, and of "
+        "0 MiB at hand there is room for 80 tokens"
+    )
+
+
+@pytest.mark.parametrize("kind", ["cuda", "xpu"])
+def test_on_a_card_nine_tenths_of_its_free_memory_are_at_hand(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Free once torch has given back what it kept after loading the weights."""
+    kept = [64 * 8192]
+    card = SimpleNamespace(
+        empty_cache=kept.clear, mem_get_info=lambda device: (100 * 8192 - sum(kept), 10**12)
+    )
+    monkeypatch.setitem(kv_cache._CARDS, kind, card)
+    pool = size_pool(
+        settings(max_slots=99), block_bytes=8192, max_model_len=100, device=torch.device(kind)
+    )
+    assert pool.num_blocks == 90
+    assert "and 90% of 1 MiB at hand / 8192 B = 90 blocks" in str(pool)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -1,4 +1,4 @@
-"""Who runs: first come first served, whole prompts, the youngest preempted, nobody overtaken."""
+"""Who runs: first come first served, within a budget, the youngest preempted, nobody overtaken."""
 
 from __future__ import annotations
 
@@ -14,17 +14,34 @@ from nanoserve.scheduler import Scheduler, SchedulerOutput
 class Bench:
     """A scheduler, and requests to put into it."""
 
-    def __init__(self, *, slots: int = 4, blocks: int = 100, size: int = 4, budget: int = 1000):
+    def __init__(
+        self,
+        *,
+        slots: int = 4,
+        blocks: int = 100,
+        size: int = 4,
+        budget: int = 1000,
+        prefix_cache: bool = False,
+    ):
         self.allocator = BlockAllocator(blocks, size)
-        self.scheduler = Scheduler(self.allocator, max_slots=slots, max_batch_tokens=budget)
+        self.scheduler = Scheduler(
+            self.allocator,
+            max_slots=slots,
+            max_batch_tokens=budget,
+            prefix_cache=prefix_cache,
+        )
         self.requests: list[Request] = []
 
     def add(
-        self, name: str, prompt: int, arrival: int = 0, submitted: int | None = None
+        self,
+        name: str,
+        prompt: int | list[int],
+        arrival: int = 0,
+        submitted: int | None = None,
     ) -> Request:
         request = Request(
             request_id=name,
-            prompt=[1] * prompt,
+            prompt=[1] * prompt if isinstance(prompt, int) else prompt,
             params=SamplingParams(),
             table=BlockTable(self.allocator),
             order=(arrival, len(self.requests)),
@@ -39,9 +56,10 @@ class Bench:
 
     def step(self, now: int) -> SchedulerOutput:
         plan = self.scheduler.schedule(now)
-        for row in plan.rows:
-            row.request.num_computed += row.length
-            row.request.append(1, now)
+        assert sum(row.length for row in plan.rows) <= self.scheduler.max_batch_tokens
+        self.scheduler.computed(plan)
+        for request in plan.sampled:
+            request.append(1, now)
         self.scheduler.check_integrity(
             r for r in self.requests if r.status is not RequestStatus.FINISHED
         )
@@ -52,7 +70,7 @@ def rows(plan: SchedulerOutput) -> list[tuple[str, int, int, bool]]:
     return [(r.request.request_id, r.start, r.length, r.is_prefill) for r in plan.rows]
 
 
-def test_prompts_come_whole_and_then_one_token_at_a_time():
+def test_prompts_come_first_and_then_one_token_at_a_time():
     bench = Bench()
     bench.add("a", 3)
     assert rows(bench.step(1)) == [("a", 0, 3, True)]
@@ -105,27 +123,83 @@ def test_nobody_is_admitted_before_it_was_handed_over_however_long_it_has_been_d
     assert rows(bench.step(7)) == [("old", 2, 1, False), ("late", 0, 1, True)]
 
 
-def test_the_token_budget_counts_decode_rows_and_holds_back_further_prompts():
+def test_a_prompt_beyond_the_budget_is_cut_and_only_its_last_piece_samples():
     bench = Bench(budget=10)
-    for name in "abc":
-        bench.add(name, 4)
-    assert [name for name, *_ in rows(bench.step(1))] == ["a", "b"]
-    bench.add("d", 5)
-    assert [name for name, *_ in rows(bench.step(2))] == ["a", "b", "c"], (
-        "2 + 4, and 5 are too many"
-    )
-    bench.add("e", 7)
-    bench.add("f", 1)
-    assert [name for name, *_ in rows(bench.step(3))] == ["a", "b", "c", "d"]
+    request = bench.add("long", 25)
+    plans = [bench.step(now) for now in (1, 2, 3, 4)]
+    assert [rows(plan) for plan in plans] == [
+        [("long", 0, 10, True)],
+        [("long", 10, 10, True)],
+        [("long", 20, 5, True)],
+        [("long", 25, 1, False)],
+    ]
+    assert [plan.sampled for plan in plans] == [(), (), (request,), (request,)]
 
 
-def test_a_prompt_beyond_the_budget_is_the_only_prompt_of_its_step():
+def test_decode_rows_come_first_and_a_long_prompt_gets_what_they_leave():
     bench = Bench(budget=10)
-    for name, prompt in (("a", 3), ("long", 25), ("b", 1)):
+    bench.add("a", 3)
+    bench.add("b", 2)
+    bench.step(1)
+    bench.add("long", 12)
+    assert rows(bench.step(2)) == [("a", 3, 1, False), ("b", 2, 1, False), ("long", 0, 8, True)]
+    assert rows(bench.step(3)) == [("a", 4, 1, False), ("b", 3, 1, False), ("long", 8, 4, True)]
+
+
+def test_what_a_prompt_leaves_of_the_budget_goes_to_the_next_and_nobody_else():
+    bench = Bench(budget=10)
+    for name, prompt in (("a", 4), ("b", 4), ("c", 4), ("d", 1)):
         bench.add(name, prompt)
-    assert [name for name, *_ in rows(bench.step(1))] == ["a"]
-    assert [name for name, *_ in rows(bench.step(2))] == ["a", "long"]
-    assert [name for name, *_ in rows(bench.step(3))] == ["a", "long", "b"]
+    assert rows(bench.step(1)) == [("a", 0, 4, True), ("b", 0, 4, True), ("c", 0, 2, True)]
+    assert [name for name, *_ in rows(bench.step(2))] == ["a", "b", "c", "d"]
+
+
+def test_who_has_no_budget_gets_no_slot():
+    bench = Bench(budget=5)
+    bench.add("a", 5)
+    bench.add("b", 5)
+    plan = bench.step(1)
+    assert (rows(plan), plan.holders, plan.waiting) == ([("a", 0, 5, True)], 1, 1)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 5])
+def test_everybody_who_holds_a_slot_advances_in_every_step(budget: int):
+    """Of eight slots no more are given away than the budget has tokens."""
+    bench = Bench(slots=8, budget=budget)
+    wanted = [bench.add(str(index), 1 + 3 * index) for index in range(9)]
+    for now in range(1, 200):
+        plan = bench.step(now)
+        assert plan.holders == len(plan.rows) == len({row.request for row in plan.rows}) <= budget
+        for request in list(bench.scheduler.running):
+            if len(request.token_ids) - request.num_prompt == 4:
+                bench.scheduler.finish(request, FinishReason.LENGTH, now)
+    assert all(request.status is RequestStatus.FINISHED for request in wanted)
+
+
+def test_an_older_newcomer_waits_for_the_prompt_that_is_in_the_making():
+    """Only one prompt is cut at a time."""
+    bench = Bench(budget=4)
+    bench.add("long", 10, arrival=5)
+    bench.step(6)
+    bench.add("backdated", 3, arrival=1)
+    assert rows(bench.step(7)) == [("long", 4, 4, True)]
+    assert rows(bench.step(8)) == [("long", 8, 2, True), ("backdated", 0, 2, True)]
+    assert rows(bench.step(9)) == [("long", 10, 1, False), ("backdated", 2, 1, True)]
+
+
+def test_preempted_in_the_middle_of_its_prompt_it_begins_anew():
+    bench = Bench(blocks=7, size=2, budget=4)
+    old = bench.add("old", 3, arrival=1)
+    bench.step(10)
+    young = bench.add("young", 10, arrival=2)
+    assert rows(bench.step(20)) == [("old", 3, 1, False), ("young", 0, 3, True)]
+    assert rows(bench.step(30)) == [("old", 4, 1, False)], "it needs a third block, and gets it"
+    assert (young.status, young.num_computed) == (RequestStatus.PREEMPTED, 0)
+    bench.scheduler.finish(old, FinishReason.LENGTH, 40)
+    again = [rows(bench.step(now)) for now in (40, 50, 60)]
+    assert again == [[("young", 0, 4, True)], [("young", 4, 4, True)], [("young", 8, 2, True)]]
+    bench.scheduler.finish(young, FinishReason.LENGTH, 70)
+    assert young.timings().holds == ((20, 30), (40, 70))
 
 
 def test_a_large_request_at_the_head_is_not_overtaken_by_a_small_one():
@@ -195,17 +269,20 @@ def test_new_blocks_are_told_when_they_change_hands():
     assert bench.step(3).new_blocks == (2,)
 
 
-@pytest.mark.parametrize("state", ["waiting", "running", "preempted"])
+@pytest.mark.parametrize("state", ["waiting", "running", "preempted", "prefilling"])
 def test_a_request_can_end_in_any_state(state: str):
-    bench = Bench(blocks=4, size=2)
+    bench = Bench(blocks=4, size=2, budget=4)
     bench.add("old", 3, arrival=1)
     request = bench.add("x", 3, arrival=2)
     if state != "waiting":
         bench.step(6)
-    if state == "preempted":
+        assert request.is_prefilling
+    if state in ("running", "preempted"):
         bench.step(7)
+        assert not request.is_prefilling
+    if state == "preempted":
         bench.step(8)
-    assert request.status.value == state
+    assert request.status.value == state.replace("prefilling", "running")
     bench.scheduler.finish(request, FinishReason.ABORT, 9)
     assert request.status is RequestStatus.FINISHED
     assert [name for name, *_ in rows(bench.step(10))] == ["old"]
@@ -244,3 +321,146 @@ def test_the_integrity_check_finds_requests_that_are(fault: str):
             bench.scheduler.waiting.clear()
     with pytest.raises(IntegrityError):
         bench.scheduler.check_integrity([first, second])
+
+
+# ---- the prefix cache -------------------------------------------------------------------------
+
+
+def served(bench: Bench, name: str, prompt: list[int], now: int) -> tuple[int, int]:
+    """Run one request to its first token: where its prompt began, and what it says was cached."""
+    request = bench.add(name, prompt, arrival=now)
+    (row,) = bench.step(now).rows
+    bench.scheduler.finish(request, FinishReason.LENGTH, now)
+    assert request.cached_tokens is not None
+    return row.start, request.cached_tokens
+
+
+LONG = list(range(100, 120))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "cached"),
+    [
+        (LONG, 16),
+        (LONG[:17], 16),
+        (LONG[:16], 12),  # exactly four blocks, wholly cached: the last is computed again
+        (LONG[:15], 12),
+        (LONG[:4], 0),
+        ([*LONG[:9], 5, *LONG[10:]], 8),
+        ([5, *LONG[1:]], 0),
+        ([*LONG, 7, 8, 9, 10, 11], 20),
+    ],
+    ids=str,
+)
+def test_whole_blocks_of_a_known_beginning_are_not_computed(prompt: list[int], cached: int):
+    bench = Bench(prefix_cache=True)
+    assert served(bench, "first", LONG, 1) == (0, 0)
+    assert served(bench, "second", prompt, 2) == (cached, cached)
+    assert bench.allocator.num_free == 100
+
+
+def test_without_the_prefix_cache_everything_is_computed():
+    bench = Bench()
+    assert served(bench, "first", LONG, 1) == served(bench, "second", LONG, 2) == (0, 0)
+
+
+def test_the_same_prompt_twice_in_one_step_is_computed_twice_and_cached_once():
+    bench = Bench(prefix_cache=True)
+    twins = [bench.add(name, LONG) for name in "ab"]
+    assert rows(bench.step(1)) == [("a", 0, 20, True), ("b", 0, 20, True)]
+    assert not set(twins[0].table.blocks) & set(twins[1].table.blocks)
+    third = bench.add("c", LONG)
+    assert rows(bench.step(2))[2] == ("c", 16, 4, True)
+    assert third.table.blocks[:4] == twins[0].table.blocks[:4]
+    for request in (*twins, third):
+        bench.scheduler.finish(request, FinishReason.LENGTH, 3)
+    assert (bench.allocator.num_free, len(bench.allocator.prefixes)) == (100, 5)
+
+
+def test_what_a_piece_has_computed_is_there_for_others_while_the_rest_is_not():
+    bench = Bench(budget=9, prefix_cache=True)
+    long = bench.add("long", LONG)
+    bench.step(1)
+    bench.scheduler.finish(long, FinishReason.ABORT, 2)
+    assert served(bench, "next", LONG[:12], 3) == (8, 8)
+
+
+def test_an_answer_is_the_beginning_of_the_next_prompt():
+    bench = Bench(prefix_cache=True)
+    request = bench.add("question", LONG[:6])
+    for now in range(1, 5):
+        bench.step(now)
+    said = list(request.token_ids)
+    assert (len(said), request.num_computed) == (10, 9)
+    bench.scheduler.finish(request, FinishReason.LENGTH, 4)
+    assert served(bench, "next", [*said, 3, 4], 5) == (8, 8)
+
+
+def test_preempted_it_hits_its_own_prefix_and_that_is_not_counted():
+    bench = Bench(blocks=4, size=2, prefix_cache=True)
+    old = bench.add("old", [1, 2, 3], arrival=1)
+    young = bench.add("young", [4, 5, 6], arrival=2)
+    bench.step(10)
+    bench.step(20)
+    assert rows(bench.step(30)) == [("old", 4, 1, False)]
+    assert young.status is RequestStatus.PREEMPTED
+    bench.scheduler.finish(old, FinishReason.LENGTH, 40)
+    assert rows(bench.step(40)) == [("young", 2, 3, True)], "one of its blocks was still there"
+    assert young.cached_tokens == 0
+
+
+def test_idle_blocks_go_when_others_need_them_the_end_of_a_prefix_first():
+    bench = Bench(blocks=6, prefix_cache=True)
+    served(bench, "a", LONG, 1)
+    served(bench, "b", [1] * 8, 2)
+    assert served(bench, "again", LONG[:18], 3)[1] == 16, "one block was free, one was a's last"
+    served(bench, "c", [2] * 21, 4)
+    assert served(bench, "at last", LONG, 5)[1] == 0
+    assert bench.allocator.num_free == 6
+
+
+def test_cached_blocks_never_keep_a_request_out():
+    """All blocks but one are idle, and part of them are its own prefix."""
+    bench = Bench(blocks=5, prefix_cache=True)
+    served(bench, "a", LONG, 1)
+    request = bench.add("b", LONG, arrival=2)
+    assert rows(bench.step(2)) == [("b", 16, 4, True)]
+    assert len(request.table.blocks) == 5
+
+
+def test_a_shared_block_is_not_taken_from_who_still_reads_it():
+    bench = Bench(blocks=8, prefix_cache=True)
+    first = bench.add("first", LONG)
+    bench.step(1)
+    second = bench.add("second", LONG)
+    bench.step(2)
+    assert first.table.blocks[:4] == second.table.blocks[:4]
+    bench.scheduler.finish(first, FinishReason.LENGTH, 3)
+    bench.add("third", [9] * 7)
+    bench.step(3)
+    assert set(second.table.blocks).isdisjoint(bench.scheduler.running[-1].table.blocks)
+    assert bench.allocator.num_free == 0
+
+
+@pytest.mark.parametrize("state", ["running", "preempted", "waiting", "finished"])
+def test_a_step_that_broke_off_leaves_nobody_with_a_slot_or_a_block(state: str):
+    bench = Bench(blocks=4, size=2, prefix_cache=True)
+    bench.add("old", 3, arrival=1)
+    request = bench.add("x", 3, arrival=2)
+    bench.step(3)
+    match state:
+        case "preempted":
+            bench.step(4)
+            bench.step(5)
+            assert request.status is RequestStatus.PREEMPTED
+        case "waiting":
+            request = bench.add("late", 1, arrival=9)
+        case "finished":
+            request.finish(FinishReason.STOP, 4)
+    bench.allocator._references[0] += 1  # half of what was being done
+    lost = bench.scheduler.abandon(bench.requests)
+    waits = state in ("preempted", "waiting")
+    assert (request in lost, request in bench.scheduler.waiting) == (not waits, waits)
+    assert bench.scheduler.running == []
+    assert (bench.allocator.num_free, len(bench.allocator.prefixes)) == (4, 0)
+    bench.scheduler.check_integrity(bench.scheduler.waiting)

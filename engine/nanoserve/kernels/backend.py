@@ -168,7 +168,8 @@ class CompiledBackend:
             token_ids.extend(row.request.token_ids[row.start : stop])
             positions.extend(range(row.start, stop))
             sequences.extend([index] * row.length)
-            last.append(len(token_ids) - 1)
+            if row.samples:
+                last.append(len(token_ids) - 1)
         tables, table_stride = _flatten_tables(plan.rows)
         logits = self._logits_of(len(last))
         threads = torch.get_num_threads()
