@@ -27,7 +27,17 @@ def other_defaults() -> Iterator[None]:
 
 def outputs() -> list[list[int]]:
     drawn = SamplingParams(
-        max_tokens=20, temperature=1.1, top_k=90, top_p=0.93, seed=3, ignore_eos=True
+        max_tokens=20,
+        temperature=1.1,
+        top_k=90,
+        top_p=0.93,
+        min_p=0.01,
+        repetition_penalty=1.1,
+        frequency_penalty=0.2,
+        logit_bias={7: 0.5},
+        logprobs=2,
+        seed=3,
+        ignore_eos=True,
     )
     greedy = SamplingParams(max_tokens=20, ignore_eos=True)
     llm = LLM("synthetic:tiny-llama", max_model_len=64, max_slots=3)
