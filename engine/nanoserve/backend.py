@@ -1,11 +1,12 @@
-"""What computes a step, and which of the two ways to do so runs here.
+"""What computes a step, and which of the ways to do so runs here.
 
 ====================== ==========================================================================
 ``CompiledBackend``    CPU with AVX2 or AVX-512, float32: one call into C++ for a step
+``CudaBackend``        CUDA with Triton: attention through block tables, decoding in CUDA graphs
 ``TorchBackend``       everywhere else, and whenever ``kernel="torch"`` asks for it
 ====================== ==========================================================================
 
-Both read the same checkpoints and compute the same logits to rounding; the engine's description
+All read the same checkpoints and compute the same logits to rounding; the engine's description
 says which one ran, and the log why it was not the faster one.
 """
 
@@ -67,4 +68,17 @@ def choose_backend(settings: EngineConfig, config: ModelConfig, *, max_positions
             return CompiledBackend(config, load_kernels(), max_positions=max_positions)
         except KernelsUnavailable as reason:
             _log.warning("compiled kernels are not used, and torch is slower here: %s", reason)
+    elif device.type == "cuda":
+        try:
+            from nanoserve.cuda_backend import CudaBackend  # noqa: PLC0415 - needs Triton
+
+            return CudaBackend(
+                config,
+                device=device,
+                dtype=dtype,
+                max_positions=max_positions,
+                max_slots=settings.max_slots,
+            )
+        except (ImportError, KernelsUnavailable) as reason:
+            _log.warning("Triton's kernels are not used, and torch is slower here: %s", reason)
     return TorchBackend(config, device=device, dtype=dtype, max_positions=max_positions)

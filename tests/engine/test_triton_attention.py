@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -98,7 +102,7 @@ def check(
     queries, keys, values = product.split([heads, kv_heads, kv_heads], dim=1)
 
     lengths = [new for _, new in sequences]
-    tokens = triton_attention.tile_tokens(max(lengths), group=heads // kv_heads)
+    tokens = triton_attention.tile_tokens(max(lengths), group=heads // kv_heads, dtype=dtype)
     columns = list(zip(*cut(lengths, tokens), strict=True))
     padded = [[*table, *[-1] * (width - len(table))] for table in tables]
 
@@ -175,3 +179,46 @@ def test_odd_batches(rows: int) -> None:
 def test_short_floats_are_summed_in_float32(dtype: torch.dtype, tolerance: float) -> None:
     """Rounded are the weights, the values and the result, each once; never a sum."""
     check([(100, 1), (3, 20)], dtype=dtype, tolerance=tolerance, block_size=16, head_dim=64)
+
+
+COMPILE = """
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from nanoserve.kernels import triton_attention as kernels
+
+pointers = dict.fromkeys(("positions", "sequences", "starts", "lengths"), "*i64")
+numbers = dict.fromkeys(("query_stride", "seen_stride", "table_stride"), "i32")
+for name, tokens, window in (("fp32", 1, 0), ("fp32", 4, 9), ("bf16", 16, 0)):
+    floats = dict.fromkeys(("queries", "pool_keys", "pool_values", "seen"), f"*{name}")
+    constants = dict(
+        BLOCK_SIZE=16, KV_HEADS=2, GROUP=3, GROUP_LANES=max(4, 16 // tokens), HEAD_DIM=64,
+        HEAD_LANES=64, TILE_TOKENS=tokens, WINDOW=window, WIDEN=False, SPAN=32,
+    )
+    signature = {**floats, **pointers, **numbers, "tables": "*i32", "scale": "fp32"}
+    arguments = kernels._attend.arg_names
+    source = ASTSource(
+        fn=kernels._attend,
+        signature={arg: signature.get(arg, "constexpr") for arg in arguments},
+        constexprs={(arguments.index(arg),): value for arg, value in constants.items()},
+    )
+    compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+    print(name, "tf32" in compiled.asm["ptx"], len(compiled.asm["cubin"]) > 0)
+"""
+
+
+@pytest.mark.skipif(DEVICE.type == "cuda", reason="there is a card: the kernels run on it")
+def test_the_kernel_compiles_for_a_card_without_tf32(tmp_path: Path) -> None:
+    """To machine code, by Triton's compiler, which needs no card; the interpreter forgives more."""
+    environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
+    environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+    del environment["TRITON_INTERPRET"]
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE],
+        capture_output=True,
+        text=True,
+        env=environment,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["fp32 False True", "fp32 False True", "bf16 False True"]

@@ -26,11 +26,10 @@ ATTENTION_PATH = "triton:through block tables"
 
 # tl.dot wants at least this many of everything.
 _LEAST = 16
-# Cached tokens looked at in one go. A tile of float32 has to stay in registers.
-_SPAN_FLOAT32 = 32
-_SPAN = 64
-# Rows of a tile of prompt tokens: tokens times the query heads that share a KV head.
-_PROMPT_ROWS = 64
+# Rows of a tile of prompt tokens (tokens times the query heads that share a KV head), and cached
+# tokens looked at in one go. float32 has no matrix units, and its tiles have to stay in registers.
+_PROMPT_ROWS, _SPAN = 64, 64
+_PROMPT_ROWS_FLOAT32, _SPAN_FLOAT32 = 16, 32
 # These differ from step to step, and a kernel is not to be compiled anew for each of their kinds.
 _INDICES = ("positions", "tables", "sequences", "starts", "lengths")
 
@@ -59,14 +58,18 @@ class Tiles:
     tokens: int
 
 
-def tile_tokens(longest: int, *, group: int) -> int:
+def tile_tokens(longest: int, *, group: int, dtype: torch.dtype) -> int:
     """How many tokens a tile of a step should have room for.
 
     Args:
         longest: Most new tokens of one sequence in the step.
         group: Query heads that share a KV head.
+        dtype: Dtype of the cache.
     """
-    return 1 if longest == 1 else max(1, _PROMPT_ROWS // triton.next_power_of_2(group))
+    if longest == 1:
+        return 1
+    rows = _PROMPT_ROWS_FLOAT32 if dtype == torch.float32 else _PROMPT_ROWS
+    return max(1, rows // int(triton.next_power_of_2(group)))
 
 
 def paged_attention(
