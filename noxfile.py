@@ -186,6 +186,13 @@ def serve(session: nox.Session) -> None:
     session.run("python", "-m", "http.server", "--directory", "site", "8000")
 
 
+@nox.session(default=False, allow_parallel=False)
+def scale(session: nox.Session) -> None:
+    """Judge studies of up to a million requests; fails beyond 60 s or 2 GB. `-- --rows N`."""
+    _install(session, "bench")
+    session.run("python", "bench/benchmarks/scale.py", *session.posargs)
+
+
 @nox.session(default=False)
 def publish(session: nox.Session) -> None:
     """Publish the site as a version: `-- 0.1 latest` commits it to the branch gh-pages."""

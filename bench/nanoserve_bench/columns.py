@@ -120,9 +120,10 @@ _CODECS: dict[Any, tuple[Callable[[str], Any], Callable[[Any], str]]] = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """A column: its name, whether a cell may be empty, and its text form."""
+    """A column: its name, its type, whether a cell may be empty, and its text form."""
 
     name: str
+    kind: Any
     optional: bool
     parse: Callable[[str], Any]
     format: Callable[[Any], str]
@@ -159,5 +160,7 @@ def columns_of(row_type: type) -> tuple[Column, ...]:
         if optional:
             (annotation,) = (a for a in typing.get_args(annotation) if a is not types.NoneType)
         parse, write = _CODECS[annotation]
-        columns.append(Column(name=field.name, optional=optional, parse=parse, format=write))
+        columns.append(
+            Column(name=field.name, kind=annotation, optional=optional, parse=parse, format=write)
+        )
     return tuple(columns)

@@ -106,7 +106,7 @@ def arrival_pattern(run: SystemRun) -> str:
     """`serial`, `burst` (all handed over at once) or `spread` (over the run)."""
     if run.shape is Shape.SERIAL:
         return "serial"
-    spread = max(record.arrival_ns for record in run.records) - run.started_ns
+    spread = (run.totals.last_arrival_ns or 0) - run.started_ns
     return "burst" if spread <= BURST * run.wall_ns else "spread"
 
 

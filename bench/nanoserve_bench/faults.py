@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from nanoserve_bench.errors import BenchError
 
+RESTORE = "Restore the file as the sweep wrote it, or measure again."
+"""What to do about most faults."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fault:

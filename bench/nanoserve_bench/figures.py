@@ -7,13 +7,11 @@ request does not tell makes the run's mean a hole.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
 from nanoserve_bench.errors import RunUnsound
-from nanoserve_bench.records import NS_PER_S, RunRecord, Shape, SystemRun
+from nanoserve_bench.records import NS_PER_S, Shape, SystemRun, Totals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +61,8 @@ class Figures:
                 f"{run.system}: {tokens} tokens in {resident} ns of requests and {served} ns of "
                 "slots carry no rate"
             )
-        count = len(run.records)
+        totals = run.totals
+        count = totals.requests
         figures = cls(
             shape=run.shape,
             slots=run.slots,
@@ -78,9 +77,9 @@ class Figures:
             system_occupancy=Fraction(resident, wall),
             tokens_per_request_second=Fraction(tokens * NS_PER_S, resident),
             queue_share=None if served is None else Fraction(resident - served, resident),
-            prefill_s=_mean_s(record.prefill_ns for record in run.records),
-            ttft_s=_mean_s(record.ttft_ns for record in run.records),
-            tpot_s=_tpot_s(run.records),
+            prefill_s=_mean_s(totals.prefill_ns, count),
+            ttft_s=_mean_s(totals.ttft_ns, count),
+            tpot_s=_tpot_s(totals),
             e2el_s=Fraction(resident, count * NS_PER_S),
         )
         batch, per_slot = figures.batch_occupancy, figures.tokens_per_slot_second
@@ -91,27 +90,13 @@ class Figures:
         return figures
 
 
-def _mean_s(values: Iterable[int | None]) -> Fraction | None:
-    total, count = 0, 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-        count += 1
-    return Fraction(total, count * NS_PER_S) if count else None
+def _mean_s(total_ns: int | None, count: int) -> Fraction | None:
+    return None if total_ns is None else Fraction(total_ns, count * NS_PER_S)
 
 
-def _tpot_s(records: Iterable[RunRecord]) -> Fraction | None:
-    # Summed as integers per output length: a sum of a million fractions would be quadratic.
-    spans: dict[int, int] = defaultdict(int)
-    count = 0
-    for record in records:
-        if record.first_token_ns is None or record.finished_ns is None:
-            return None
-        if len(record.output_ids) >= 2:
-            spans[len(record.output_ids) - 1] += record.finished_ns - record.first_token_ns
-            count += 1
-    if not count:
+def _tpot_s(totals: Totals) -> Fraction | None:
+    if totals.decode_ns is None or not totals.decodes:
         return None
-    total = sum((Fraction(span, gaps) for gaps, span in spans.items()), Fraction(0))
-    return total / (count * NS_PER_S)
+    spans = totals.decode_ns.items()
+    total = sum((Fraction(span, gaps) for gaps, span in spans), Fraction(0))
+    return total / (totals.decodes * NS_PER_S)

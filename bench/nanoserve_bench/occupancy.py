@@ -8,12 +8,15 @@ somebody waits: that is *ramp* until all slots were once full or the queue once 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
 from nanoserve_bench.errors import RunUnsound
 from nanoserve_bench.records import SystemRun
+from nanoserve_bench.stamps import Stamps
+from nanoserve_bench.tables import Ints
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,48 +43,47 @@ def split(run: SystemRun) -> OccupancySplit | None:
         RunUnsound: More holders than slots, a hold outside of its request's time in the system, or
             a stamp missing: there is no such thing as a negative number of empty slots.
     """
-    events: list[tuple[int, int, int]] = []  # (instant, change of holders, change of waiting)
-    for record in run.records:
-        if record.holds is None:
-            return None
-        if record.finished_ns is None:
-            raise RunUnsound(f"{run.system}: request {record.request} has no finish stamp")
-        events.append((record.arrival_ns, 0, 1))
-        events.append((record.finished_ns, 0, -1))
-        for hold in record.holds:
-            events.append((hold.acquired_ns, 1, -1))
-            events.append((hold.released_ns, -1, 1))
-    events.sort()
-    start, end = run.started_ns, run.finished_ns
-    last_arrival = max(record.arrival_ns for record in run.records)
-    parts = dict.fromkeys(("held", "ramp", "starvation", "drain", "idle"), 0)
-    holders = waiting = 0
-    warm = False
-    now = start
+    stamps = Stamps.of(run.records)
+    if not stamps.told:
+        return None
+    start, end = run.started_ns, run.finished_ns  # raises where a finish is missing
+    instants, holders, waiting = _levels(stamps)
+    now, spans = instants[:-1], np.diff(instants)
+    empty = run.slots - holders
+    impossible = (empty < 0) | (waiting < 0)
+    if impossible.any() or instants[0] < start or instants[-1] > end:
+        place = int(np.argmax(impossible))
+        raise RunUnsound(
+            f"{run.system}: at {now[place]} ns, {holders[place]} of {run.slots} slots are held and "
+            f"{waiting[place]} requests wait"
+        )
+    wanted = np.minimum(empty, waiting)
+    warm = np.logical_or.accumulate((empty == 0) | (waiting == 0))
     # The last arrival is an event of its own, so no span crosses it.
-    for instant, group in itertools.groupby(events, key=lambda event: event[0]):
-        if span := instant - now:
-            empty = run.slots - holders
-            if empty < 0 or waiting < 0 or not start <= now < instant <= end:
-                raise RunUnsound(
-                    f"{run.system}: at {now} ns, {holders} of {run.slots} slots are held and "
-                    f"{waiting} requests wait"
-                )
-            warm = warm or empty == 0 or waiting == 0
-            wanted = min(empty, waiting)
-            parts["held"] += holders * span
-            parts["starvation" if warm else "ramp"] += wanted * span
-            parts["drain" if now >= last_arrival else "idle"] += (empty - wanted) * span
-        for _, held, queued in group:
-            holders += held
-            waiting += queued
-        now = instant
-    return OccupancySplit(
-        slots=run.slots,
-        wall_ns=run.wall_ns,
-        held_ns=parts["held"],
-        ramp_ns=parts["ramp"],
-        starvation_ns=parts["starvation"],
-        drain_ns=parts["drain"],
-        idle_ns=parts["idle"],
+    arrived = now >= (run.totals.last_arrival_ns or 0)
+    parts = {
+        "held": holders * spans,
+        "ramp": np.where(warm, 0, wanted) * spans,
+        "starvation": np.where(warm, wanted, 0) * spans,
+        "drain": np.where(arrived, empty - wanted, 0) * spans,
+        "idle": np.where(arrived, 0, empty - wanted) * spans,
+    }
+    sums = {f"{name}_ns": int(part.sum()) for name, part in parts.items()}
+    if sum(sums.values()) != run.slots * run.wall_ns:
+        raise RunUnsound(f"{run.system}: the parts of its slot time do not add up to the whole")
+    return OccupancySplit(slots=run.slots, wall_ns=run.wall_ns, **sums)
+
+
+def _levels(stamps: Stamps) -> tuple[Ints, Ints, Ints]:
+    """The instants at which something happens, and holders and waiting from each to the next."""
+    requests, holds = len(stamps.arrival_ns), len(stamps.holds_ns) // 2
+    instants = np.concatenate(
+        [stamps.arrival_ns, stamps.finished_ns, stamps.holds_ns[::2], stamps.holds_ns[1::2]]
     )
+    sizes = (requests, requests, holds, holds)
+    held = np.repeat(np.array([0, 0, 1, -1]), sizes)
+    queued = np.repeat(np.array([1, -1, -1, 1]), sizes)
+    order = np.argsort(instants, kind="stable")
+    instants = instants[order]
+    last = np.append(np.flatnonzero(np.diff(instants)), len(instants) - 1)
+    return instants[last], np.cumsum(held[order])[last[:-1]], np.cumsum(queued[order])[last[:-1]]

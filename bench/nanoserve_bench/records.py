@@ -17,9 +17,12 @@ occupancy well above 1, although one row at a time was all that ever ran.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from nanoserve_bench.errors import RunUnsound
@@ -172,37 +175,125 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Totals:
+    """Everything that figures need of the records of a run, summed up exactly.
+
+    Stamps in ns; a sum is None where a request does not tell its part of it.
+
+    Attributes:
+        requests: Number of records.
+        unfinished: Records without a finish stamp.
+        started_ns: First arrival; None without records.
+        last_arrival_ns: Last arrival; None without records.
+        finished_ns: Last finish; None where any record lacks one.
+        output_tokens: T, the token ids that are present.
+        longest_output: Most output tokens of one request.
+        cached_tokens: Prompt tokens that are said to come from a cache.
+        served_ns: S, the sum of the holds.
+        resident_ns: R, the sum of the times in the system; 0 where any record lacks a finish.
+        prefill_ns: Sum of the held times until the first token.
+        ttft_ns: Sum of the times to the first token.
+        decode_ns: Time from first token to finish, by the number of gaps between tokens in it;
+            requests of one token are left out.
+        decodes: Requests in `decode_ns`.
+    """
+
+    requests: int
+    unfinished: int
+    started_ns: int | None
+    last_arrival_ns: int | None
+    finished_ns: int | None
+    output_tokens: int
+    longest_output: int
+    cached_tokens: int
+    served_ns: int | None
+    resident_ns: int
+    prefill_ns: int | None
+    ttft_ns: int | None
+    decode_ns: Mapping[int, int] | None
+    decodes: int
+
+    @classmethod
+    def of(cls, records: Sequence[RunRecord]) -> Totals:
+        """Sum up records that are at hand."""
+        arrivals = [record.arrival_ns for record in records]
+        finishes = [record.finished_ns for record in records if record.finished_ns is not None]
+        lengths = [len(record.output_ids) for record in records]
+        whole = bool(records) and len(finishes) == len(records)
+        timed = whole and all(record.first_token_ns is not None for record in records)
+        decode_ns: dict[int, int] = defaultdict(int)
+        for record in records:
+            gaps = len(record.output_ids) - 1
+            if gaps >= 1 and record.finished_ns is not None and record.first_token_ns is not None:
+                decode_ns[gaps] += record.finished_ns - record.first_token_ns
+        return cls(
+            requests=len(records),
+            unfinished=len(records) - len(finishes),
+            started_ns=min(arrivals, default=None),
+            last_arrival_ns=max(arrivals, default=None),
+            finished_ns=max(finishes) if whole else None,
+            output_tokens=sum(lengths),
+            longest_output=max(lengths, default=0),
+            cached_tokens=sum(record.cached_tokens or 0 for record in records),
+            served_ns=_sum(record.served_ns for record in records),
+            resident_ns=sum(finishes) - sum(arrivals) if whole else 0,
+            prefill_ns=_sum(record.prefill_ns for record in records),
+            ttft_ns=_sum(record.ttft_ns for record in records),
+            decode_ns=dict(decode_ns) if timed else None,
+            decodes=sum(1 for length in lengths if length >= 2),
+        )
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    """The sum; None where a value is missing, or all are."""
+    total, count = 0, 0
+    for value in values:
+        if value is None:
+            return None
+        total += value
+        count += 1
+    return total if count else None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SystemRun:
     """One system's run of one workload (a trial): its records and the exact figures they give.
 
     The figures raise `RunUnsound` where the records cannot carry them (no record, a request that
     never finished, a wall of zero), and are None (a hole) where the system does not tell its holds.
+    `records` and `steps` of a run that was read from a folder are made each time they are looked
+    at (`runs.py`), and its totals are known without them.
     """
 
     system: str
     shape: Shape
     slots: int
-    records: tuple[RunRecord, ...]
+    records: Sequence[RunRecord]
     settings: Settings
-    steps: tuple[StepRecord, ...] | None = None
+    steps: Sequence[StepRecord] | None = None
+
+    @cached_property
+    def totals(self) -> Totals:
+        """The records summed up, once."""
+        known = getattr(self.records, "totals", None)
+        return known if isinstance(known, Totals) else Totals.of(self.records)
 
     @property
     def started_ns(self) -> int:
         """First arrival."""
-        if not self.records:
+        if self.totals.started_ns is None:
             raise RunUnsound(f"{self.system}: the run has no requests, so it measured nothing")
-        return min(record.arrival_ns for record in self.records)
+        return self.totals.started_ns
 
     @property
     def finished_ns(self) -> int:
         """Last finish."""
-        finishes = [record.finished_ns for record in self.records if record.finished_ns is not None]
-        if len(finishes) < len(self.records) or not finishes:
+        if self.totals.finished_ns is None:
             missing = [r.request for r in self.records if r.finished_ns is None]
             raise RunUnsound(
                 f"{self.system}: no finish stamp on request(s) {', '.join(missing) or '(none ran)'}"
             )
-        return max(finishes)
+        return self.totals.finished_ns
 
     @property
     def wall_ns(self) -> int:
@@ -215,20 +306,18 @@ class SystemRun:
     @property
     def output_tokens(self) -> int:
         """T: the token ids that are present, never what was asked for."""
-        return sum(len(record.output_ids) for record in self.records)
+        return self.totals.output_tokens
 
     @property
     def served_ns(self) -> int | None:
         """S: the sum of the time requests held a slot; None where holds are not told."""
-        served = [record.served_ns for record in self.records]
-        known = [ns for ns in served if ns is not None]
-        return sum(known) if served and len(known) == len(served) else None
+        return self.totals.served_ns
 
     @property
     def resident_ns(self) -> int:
         """R: the sum of the time requests were in the system."""
         _ = self.wall_ns  # raises where a finish is missing
-        return sum(ns for record in self.records if (ns := record.resident_ns) is not None)
+        return self.totals.resident_ns
 
     @property
     def throughput(self) -> Fraction:

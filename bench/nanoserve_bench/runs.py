@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from nanoserve_bench.records import RunRecord, Settings, Shape, StepRecord, SystemRun
+from nanoserve_bench.records import Settings, Shape, SystemRun
 from nanoserve_bench.results import ResultSet
-from nanoserve_bench.schema import RequestRow, SystemRow
+from nanoserve_bench.schema import SystemRow
+from nanoserve_bench.trialset import StepLog, TrialRecords, TrialSet
 
 
 class TrialKey(NamedTuple):
@@ -21,31 +21,27 @@ class TrialKey(NamedTuple):
 
 def assemble(results: ResultSet) -> Mapping[TrialKey, SystemRun]:
     """The run of every trial, requests in the order of their rows."""
-    launches = {row.launch: row for row in results.systems}
+    return {
+        TrialKey(trial.block, trial.cell, trial.warmup): run
+        for trial, run in zip(results.trials, runs_of(results, TrialSet.of(results)), strict=True)
+    }
+
+
+def runs_of(results: ResultSet, trials: TrialSet) -> Iterator[SystemRun]:
+    """The runs of `results.trials`, in its order, as views of `trials`."""
     cells = {cell.id: cell for cell in results.plan.cells}
-    requests: dict[TrialKey, list[RequestRow]] = defaultdict(list)
-    for row in results.requests:
-        requests[TrialKey(row.block, row.cell, row.warmup)].append(row)
-    steps: dict[TrialKey, list[tuple[int, StepRecord]]] = defaultdict(list)
-    for entry in results.steps:
-        record = StepRecord(
-            entry.start_ns, entry.prefill_rows, entry.decode_rows, entry.holders, entry.waiting
-        )
-        steps[TrialKey(entry.block, entry.cell, entry.warmup)].append((entry.step, record))
-    runs = {}
-    for trial in results.trials:
-        key = TrialKey(trial.block, trial.cell, trial.warmup)
-        launch = launches[trial.launch]
-        log = sorted(steps[key], key=lambda item: item[0]) if key in steps else None
-        runs[key] = SystemRun(
+    launches = {row.launch: (row, Shape(row.shape), _settings(row)) for row in results.systems}
+    logged = (trials.step_bounds[1:] > trials.step_bounds[:-1]).tolist()
+    for number, trial in enumerate(results.trials):
+        launch, shape, settings = launches[trial.launch]
+        yield SystemRun(
             system=launch.system,
-            shape=Shape(launch.shape),
+            shape=shape,
             slots=cells[trial.cell].slots,
-            records=tuple(_record(results, row) for row in requests[key]),
-            settings=_settings(launch),
-            steps=None if log is None else tuple(record for _, record in log),
+            records=TrialRecords(trials, number),
+            settings=settings,
+            steps=StepLog(trials, number) if logged[number] else None,
         )
-    return runs
 
 
 def measured_blocks(results: ResultSet) -> tuple[int, ...]:
@@ -65,23 +61,4 @@ def _settings(row: SystemRow) -> Settings:
         tokenizer=row.tokenizer,
         decoding=row.decoding,
         cache=row.cache,
-    )
-
-
-def _record(results: ResultSet, row: RequestRow) -> RunRecord:
-    return RunRecord(
-        request=row.request,
-        prompt_ids=results.prompts[row.prompt_sha256],
-        output_ids=results.outputs[row.output_sha256],
-        max_tokens=row.max_tokens,
-        arrival_ns=row.arrival_ns,
-        submitted_ns=row.submitted_ns,
-        holds=row.holds_ns,
-        first_token_ns=row.first_token_ns,
-        finished_ns=row.finished_ns,
-        token_ns=row.token_ns,
-        discarded_tokens=row.discarded_tokens,
-        cached_tokens=row.cached_tokens,
-        finish_reason=row.finish_reason,
-        error=row.error or "",
     )

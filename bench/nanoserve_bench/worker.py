@@ -88,7 +88,11 @@ class Session:
     def _run(system: System, launch: Launch, trial: Trial) -> TrialResult:
         meter = Meter(launch.device)
         run = system.run(trial)
-        return TrialResult(records=run.records, steps=run.steps, reading=meter.read())
+        return TrialResult(
+            records=tuple(run.records),
+            steps=None if run.steps is None else tuple(run.steps),
+            reading=meter.read(),
+        )
 
     @staticmethod
     def _measure(launch: Launch, request: MeasureCeilings) -> Ceilings:

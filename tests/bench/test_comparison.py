@@ -172,9 +172,12 @@ def test_different_output_lengths_are_unfair() -> None:
 
 
 def test_different_lengths_asked_for_are_unfair() -> None:
-    more = edited(candidate(), 1, max_tokens=9, finish_reason="stop")
+    honoured = "greedy;eos=77"
+    more = edited(
+        concurrent(4, slots=2, ms=120, decoding=honoured), 1, max_tokens=9, finish_reason="stop"
+    )
     with pytest.raises(UnfairComparison, match=r"PAIR004 .*asked for 9 tokens, the baseline for 4"):
-        compare(baseline(), more)
+        compare(serial(4, ms=100, decoding=honoured), more)
 
 
 @pytest.mark.parametrize("position", [0, 2, 3])

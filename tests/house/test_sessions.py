@@ -13,8 +13,8 @@ import nox
 import nox.registry
 import pytest
 
-SESSIONS = ("build", "bench", "report", "serve", "publish", "tests", "lint", "types")
-TORCH_FREE = ("report", "serve", "publish", "lint")
+SESSIONS = ("build", "bench", "report", "scale", "serve", "publish", "tests", "lint", "types")
+TORCH_FREE = ("report", "scale", "serve", "publish", "lint")
 
 
 @dataclass

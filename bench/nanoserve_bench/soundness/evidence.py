@@ -13,21 +13,23 @@ from nanoserve_bench.figures import Figures
 from nanoserve_bench.plan import Cell, Plan, PlannedComparison
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.results import ResultSet
-from nanoserve_bench.runs import TrialKey, assemble, measured_blocks
+from nanoserve_bench.runs import measured_blocks, runs_of
 from nanoserve_bench.schema import RequestRow, SystemRow, TrialRow
+from nanoserve_bench.soundness.profile import Profile
+from nanoserve_bench.trialset import TrialRecords, TrialSet
 
 DOUBLING = "doubling"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One trial with everything that is known of it; `rows` and `run.records` run in step."""
+    """One trial with everything that is known of it; `number` is its place in the trial set."""
 
     results: ResultSet
+    number: int
     cell: Cell
     row: TrialRow
     launch: SystemRow
-    rows: Sequence[RequestRow]
     run: SystemRun
 
     @property
@@ -55,9 +57,9 @@ class Trial:
         if file == SystemRow.FILE:
             return self.results.line_of(self.launch)
         if file == RequestRow.FILE and request is not None:
-            for row in self.rows:
-                if row.request == request:
-                    return self.results.line_of(row)
+            if not isinstance(self.run.records, TrialRecords):
+                raise TypeError("the run of a folder's trial is a view of its rows")
+            return self.run.records.line(request)
         return None
 
 
@@ -103,6 +105,7 @@ class Evidence:
 
     Attributes:
         results: The folder.
+        columns: The requests and steps of every trial, for questions to all of them at once.
         trials: Every trial, warm-ups and replaced blocks included, in file order.
         measured: The trials that figures are made of.
         blocks: The measured blocks.
@@ -110,6 +113,7 @@ class Evidence:
     """
 
     results: ResultSet
+    columns: TrialSet
     trials: tuple[Trial, ...]
     measured: tuple[Trial, ...]
     blocks: tuple[int, ...]
@@ -126,6 +130,26 @@ class Evidence:
         return frozenset(map(id, self.measured))
 
     @cached_property
+    def profile(self) -> Profile:
+        """What rules need of every trial besides its requests, in the order of `columns`."""
+        return Profile.of(self.columns, [trial.run for trial in self.trials])
+
+    def same_work(self, baseline: Trial, candidate: Trial) -> bool:
+        """Whether two trials surely ran the same requests and said the same.
+
+        True proves equal prompts, lengths asked for, outputs and so output lengths, request by
+        request; False proves nothing.
+        """
+        pair = (baseline.number, candidate.number)
+        if pair not in self._same_work:
+            self._same_work[pair] = self.profile.same_work(*pair)
+        return self._same_work[pair]
+
+    @cached_property
+    def _same_work(self) -> dict[tuple[int, int], bool]:
+        return {}
+
+    @cached_property
     def by_cell(self) -> Mapping[str, Mapping[int, Trial]]:
         """The measured trials of each planned cell, by block."""
         found: dict[str, dict[int, Trial]] = {cell.id: {} for cell in self.plan.cells}
@@ -136,30 +160,28 @@ class Evidence:
     @classmethod
     def of(cls, results: ResultSet) -> Evidence:
         """Take a study apart."""
-        runs = assemble(results)
+        columns = TrialSet.of(results)
         launches = {row.launch: row for row in results.systems}
         cells = {cell.id: cell for cell in results.plan.cells}
-        rows: dict[TrialKey, list[RequestRow]] = defaultdict(list)
-        for row in results.requests:
-            rows[TrialKey(row.block, row.cell, row.warmup)].append(row)
-        trials = []
-        for trial in results.trials:
-            key = TrialKey(trial.block, trial.cell, trial.warmup)
-            trials.append(
-                Trial(
-                    results=results,
-                    cell=cells[trial.cell],
-                    row=trial,
-                    launch=launches[trial.launch],
-                    rows=rows[key],
-                    run=runs[key],
-                )
+        trials = [
+            Trial(
+                results=results,
+                number=number,
+                cell=cells[trial.cell],
+                row=trial,
+                launch=launches[trial.launch],
+                run=run,
             )
+            for number, (trial, run) in enumerate(
+                zip(results.trials, runs_of(results, columns), strict=True)
+            )
+        ]
         blocks = measured_blocks(results)
         counted = set(blocks)
         measured = tuple(t for t in trials if not t.row.warmup and t.block in counted)
         return cls(
             results=results,
+            columns=columns,
             trials=tuple(trials),
             measured=measured,
             blocks=blocks,

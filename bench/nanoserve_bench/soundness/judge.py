@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from nanoserve_bench.faults import Fault, ResultsError
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.schema import ROW_TYPES
@@ -114,6 +116,7 @@ def inspect(rule: Rule, evidence: Evidence) -> Inspection:
 
 def _inspect_runs(rule: RunRule, evidence: Evidence, inspection: Inspection) -> None:
     reasons = []
+    clear = _clear(rule, evidence)
     for trial in evidence.measured:
         try:
             reason = rule.exempt(trial.run)
@@ -121,6 +124,8 @@ def _inspect_runs(rule: RunRule, evidence: Evidence, inspection: Inspection) -> 
                 reasons.append(reason)
                 continue
             inspection.saw()
+            if trial.number in clear:
+                continue
             for flaw in rule.check(trial.run):
                 inspection.refuse_trial(trial, flaw, file=rule.file)
         except Exception as error:  # noqa: BLE001 - fail closed
@@ -130,6 +135,16 @@ def _inspect_runs(rule: RunRule, evidence: Evidence, inspection: Inspection) -> 
         inspection.not_applicable = reasons[0]
 
 
+def _clear(rule: RunRule, evidence: Evidence) -> frozenset[int]:
+    """Numbers of the trials in which the rule surely finds nothing."""
+    if rule.clear is None:
+        return frozenset()
+    try:
+        return frozenset(np.flatnonzero(rule.clear(evidence.profile)).tolist())
+    except Exception:  # noqa: BLE001 - whatever cannot be cleared is checked
+        return frozenset()
+
+
 def _inspect_pairs(rule: PairRule, evidence: Evidence, inspection: Inspection) -> None:
     if not evidence.pairs:
         inspection.not_applicable = "the plan states no ratio"
@@ -137,6 +152,8 @@ def _inspect_pairs(rule: PairRule, evidence: Evidence, inspection: Inspection) -
         for block, baseline, candidate in pair.blocks():
             inspection.saw()
             try:
+                if rule.about_work and evidence.same_work(baseline, candidate):
+                    continue
                 for flaw in rule.check(baseline.run, candidate.run):
                     inspection.refuse_pair(pair, flaw, block=block, file=rule.file)
             except Exception as error:  # noqa: BLE001 - fail closed

@@ -9,18 +9,20 @@ from __future__ import annotations
 from fractions import Fraction
 
 from nanoserve_bench.records import NS_PER_S, Shape, SystemRun
+from nanoserve_bench.trialset import StepLog
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "float64": 8}
 
 
 def forward_passes(run: SystemRun) -> int:
     """Forward passes that the run took, or cannot have done without."""
+    if isinstance(run.steps, StepLog):
+        return run.steps.passes
     if run.steps is not None:
         return sum(1 for step in run.steps if step.prefill_rows or step.decode_rows)
     if run.shape is Shape.SERIAL:
         return run.output_tokens
-    longest = max(len(record.output_ids) for record in run.records)
-    return max(longest, -(-run.output_tokens // run.slots))
+    return max(run.totals.longest_output, -(-run.output_tokens // run.slots))
 
 
 def read_rate(run: SystemRun, weight_bytes_per_step: int) -> Fraction:

@@ -16,6 +16,8 @@ from typing import NamedTuple
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.soundness.evidence import Evidence, Pair, Trial
 from nanoserve_bench.soundness.findings import Finding
+from nanoserve_bench.soundness.profile import Profile
+from nanoserve_bench.tables import Flags
 
 MOST_FINDINGS = 50
 """Findings of one rule that are kept for one cell or pair; the rest is counted."""
@@ -62,20 +64,31 @@ class RunRule(Rule):
 
     Attributes:
         check: Yields what is wrong.
+        clear: Says of all trials of a study at once which ones surely have nothing wrong; the
+            others are checked. None where the check is quick by itself.
         exempt: Says why the rule does not apply to a run; None where it does.
         file: Where the evidence lies, for messages.
     """
 
     check: Callable[[SystemRun], Iterable[Flaw]]
+    clear: Callable[[Profile], Flags] | None = None
     exempt: Callable[[SystemRun], str | None] = lambda _: None
     file: str = "requests.csv"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PairRule(Rule):
-    """A rule about two runs, `check(baseline, candidate)`."""
+    """A rule about two runs, `check(baseline, candidate)`.
+
+    Attributes:
+        check: Yields what is wrong.
+        about_work: Whether the rule has nothing to say where both sides surely ran the same
+            requests and said the same (`Evidence.same_work`).
+        file: Where the evidence lies, for messages.
+    """
 
     check: Callable[[SystemRun, SystemRun], Iterable[Flaw]]
+    about_work: bool = False
     file: str = "requests.csv"
 
 

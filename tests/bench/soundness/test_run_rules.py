@@ -192,7 +192,11 @@ def test_output_is_what_was_asked_for(values: dict[str, Any], message: str | Non
     [
         ("greedy;ignore_eos", {}, None),
         ("greedy;ignore_eos", {"max_tokens": 5}, "ended by length at 4 tokens, and 5"),
-        ("greedy;ignore_eos", {"max_tokens": 5, "finish_reason": "stop"}, None),
+        (
+            "greedy;ignore_eos",
+            {"max_tokens": 5, "finish_reason": "stop"},
+            "stopped at 4 tokens of 5, and the decoding ignores EOS",
+        ),
         ("greedy;ignore_eos;eos=11", {}, None),
         ("greedy;eos=13", {}, None),
         ("greedy;eos=10", {}, "goes on behind the EOS id 10"),

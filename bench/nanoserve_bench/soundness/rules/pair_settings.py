@@ -92,9 +92,7 @@ DECODING = PairRule(
 
 def _cache(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
     yield from _same(baseline, candidate, "cache")
-    below, above = (
-        sum(record.cached_tokens or 0 for record in run.records) for run in (baseline, candidate)
-    )
+    below, above = (run.totals.cached_tokens for run in (baseline, candidate))
     if bool(below) != bool(above):
         yield Flaw(
             f"only one side answered from a warm prefix cache: {above} cached tokens in the "

@@ -41,6 +41,7 @@ REQUEST_COUNT = PairRule(
     rationale="A ratio of two throughputs is about one workload, not about two.",
     remedy="Run the whole workload on both sides.",
     check=_request_count,
+    about_work=True,
 )
 
 
@@ -72,6 +73,7 @@ PROMPTS = PairRule(
     rationale="Another prompt is other work, even at the same length.",
     remedy="Give both sides the prompts of the block.",
     check=_prompts,
+    about_work=True,
 )
 
 
@@ -94,6 +96,7 @@ PROMPT_LENGTHS = PairRule(
     rationale="A shorter prompt is a cheaper prefill.",
     remedy="Give both sides the prompts of the block, without truncation.",
     check=_prompt_lengths,
+    about_work=True,
 )
 
 
@@ -121,6 +124,7 @@ OUTPUT_LENGTHS = PairRule(
     rationale="Shorter outputs drain earlier and leave the longer contexts to the other side.",
     remedy="Ask both sides for the same length under the same EOS setting.",
     check=_output_lengths,
+    about_work=True,
 )
 
 
@@ -129,8 +133,6 @@ def differing_outputs(
 ) -> Iterator[tuple[RunRecord, RunRecord, int]]:
     """Matched requests whose outputs differ, with the first position at which they do."""
     for below, above in matched(baseline, candidate):
-        if below.output_ids is above.output_ids:  # outputs of a folder are stored once each
-            continue
         position = first_divergence(below.output_ids, above.output_ids)
         if position is not None:
             yield below, above, position
@@ -167,6 +169,8 @@ def _tokens(evidence: Evidence, inspection: Inspection) -> None:
     for pair in evidence.pairs:
         for block, baseline, candidate in pair.blocks():
             inspection.saw(len(candidate.run.records))
+            if evidence.same_work(baseline, candidate):
+                continue
             for below, above, position in differing_outputs(baseline.run, candidate.run):
                 row = triaged.get((block, pair.candidate.id, pair.baseline.id, above.request))
                 flaw = divergence_flaw(below, above, position, _triage(pair, row, position))

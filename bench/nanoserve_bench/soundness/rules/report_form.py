@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nanoserve_bench.results import RESTORE
+from nanoserve_bench.faults import RESTORE
 from nanoserve_bench.soundness.rule import Rule
 
 READ_RULES = (

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nanoserve_bench.records import SystemRun
+from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, RunRule
+from nanoserve_bench.tables import Flags
 
 
 def _cache(run: SystemRun) -> Iterator[Flaw]:
@@ -32,6 +34,14 @@ def _cache(run: SystemRun) -> Iterator[Flaw]:
             )
 
 
+def _all_as_declared(profile: Profile) -> Flags:
+    trials = profile.trials
+    cached, told = trials.numbers("cached_tokens"), trials.known("cached_tokens")
+    on = profile.where([settings.cache == "on" for settings in profile.settings])
+    beyond = (cached < 0) | (cached > trials.prompt_lengths)
+    return profile.none((on & ~told) | (told & beyond) | (told & (cached != 0) & ~on))
+
+
 CACHE = RunRule(
     code="RUN019",
     name="cache-as-declared",
@@ -42,4 +52,5 @@ CACHE = RunRule(
     ),
     remedy="Switch the cache off, or declare it on and record the cached tokens of every request.",
     check=_cache,
+    clear=_all_as_declared,
 )

@@ -27,12 +27,12 @@ def _as_planned(evidence: Evidence, inspection: Inspection) -> None:
                 file="systems.csv",
             )
         requests = sizes.get(trial.cell.workload)
-        if requests != len(trial.rows):
+        if requests != len(trial.run.records):
             inspection.refuse_trial(
                 trial,
                 Flaw(
-                    f"it ran {len(trial.rows)} requests, and workload {trial.cell.workload} has "
-                    f"{requests}"
+                    f"it ran {len(trial.run.records)} requests, and workload "
+                    f"{trial.cell.workload} has {requests}"
                 ),
                 file="trials.csv",
             )

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, Inspection, RunRule, StudyRule
+from nanoserve_bench.tables import Flags
 
 
 def _distinct(run: SystemRun) -> Iterator[Flaw]:
@@ -21,6 +25,16 @@ def _distinct(run: SystemRun) -> Iterator[Flaw]:
             )
 
 
+def _all_distinct(profile: Profile) -> Flags:
+    trials = profile.trials
+    order = np.lexsort((trials.prompt, trials.owner))
+    prompt, owner = trials.prompt[order], trials.owner[order]
+    again = (np.diff(prompt) == 0) & (np.diff(owner) == 0)
+    clear = np.ones(len(trials), np.bool_)
+    clear[owner[1:][again]] = False
+    return clear
+
+
 DISTINCT = RunRule(
     code="RUN015",
     name="prompts-distinct",
@@ -28,27 +42,31 @@ DISTINCT = RunRule(
     rationale="One prompt eight times is one answer and seven look-ups, where answers are kept.",
     remedy="Draw distinct prompts.",
     check=_distinct,
+    clear=_all_distinct,
 )
 
 
 def _fresh(evidence: Evidence, inspection: Inspection) -> None:
-    blocks: dict[str, int | None] = {}  # None: in more than one block
-    for trial in evidence.trials:
-        for row in trial.rows:
-            if blocks.setdefault(row.prompt_sha256, trial.block) != trial.block:
-                blocks[row.prompt_sha256] = None
-    for trial in evidence.measured:
-        for row in trial.rows:
-            if blocks[row.prompt_sha256] is None:
-                inspection.refuse_trial(
-                    trial,
-                    Flaw(
-                        f"request {row.request} has a prompt that another block runs as well",
-                        request=row.request,
-                        evidence=row.prompt_sha256,
-                    ),
-                )
-        inspection.saw(len(trial.rows))
+    trials = evidence.columns
+    block = trials.numbers("block")
+    order = np.lexsort((block, trials.prompt))
+    prompt, blocks = trials.prompt[order], block[order]
+    shared = np.unique(prompt[1:][(np.diff(prompt) == 0) & (np.diff(blocks) != 0)])
+    stale = np.flatnonzero(np.isin(trials.prompt, shared)).tolist() if len(shared) else ()
+    inspection.saw(sum(len(trial.run.records) for trial in evidence.measured))
+    measured = {trial.number: trial for trial in evidence.measured}
+    for place in stale:
+        trial = measured.get(int(trials.owner[place]))
+        if trial is not None:
+            request = trials.request(place)
+            inspection.refuse_trial(
+                trial,
+                Flaw(
+                    f"request {request} has a prompt that another block runs as well",
+                    request=request,
+                    evidence=trials.digest(place),
+                ),
+            )
 
 
 FRESH = StudyRule(

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, Inspection, RunRule, StudyRule
+from nanoserve_bench.tables import Flags
 
 GOOD_REASONS = frozenset({"length", "stop"})
 
@@ -16,7 +20,7 @@ def _empty(run: SystemRun) -> Iterator[Flaw]:
         yield Flaw("the run has no requests, so it measured nothing")
     elif not run.output_tokens:
         yield Flaw(f"{len(run.records)} requests produced no output token at all")
-    elif all(record.finished_ns is not None for record in run.records):
+    elif not run.totals.unfinished:
         start, finish = run.started_ns, run.finished_ns
         if finish <= start:
             yield Flaw(
@@ -50,6 +54,15 @@ def _failed(run: SystemRun) -> Iterator[Flaw]:
             )
 
 
+def _none_failed(profile: Profile) -> Flags:
+    requests = profile.trials.requests
+    return profile.none(
+        ~requests.coded("finish_reason").having(GOOD_REASONS)
+        | ~requests.coded("error").having({None, ""})
+        | (profile.trials.output_lengths == 0)
+    )
+
+
 FAILED = RunRule(
     code="RUN002",
     name="requests-succeed",
@@ -60,6 +73,7 @@ FAILED = RunRule(
     ),
     remedy="Fix the failure and measure again; leaving the request out is not a repair.",
     check=_failed,
+    clear=_none_failed,
 )
 
 
@@ -86,6 +100,16 @@ def _output_as_asked(run: SystemRun) -> Iterator[Flaw]:
             )
 
 
+def _all_as_asked(profile: Profile) -> Flags:
+    trials = profile.trials
+    count, stamps = trials.output_lengths, trials.requests.lists("token_ns").lengths
+    return profile.none(
+        (count > trials.numbers("max_tokens"))
+        | (trials.known("token_ns") & (stamps != count))
+        | (trials.numbers("discarded_tokens") < 0)
+    )
+
+
 OUTPUT_AS_ASKED = RunRule(
     code="RUN006",
     name="output-as-asked",
@@ -96,26 +120,31 @@ OUTPUT_AS_ASKED = RunRule(
     ),
     remedy="Count the token ids of the output; what lies beyond a request is discarded_tokens.",
     check=_output_as_asked,
+    clear=_all_as_asked,
 )
 
 
 def _counts_match(evidence: Evidence, inspection: Inspection) -> None:
-    for trial in evidence.measured:
-        for row, record in zip(trial.rows, trial.run.records, strict=True):
-            for column, said, there in (
-                ("output_tokens", row.output_tokens, len(record.output_ids)),
-                ("prompt_tokens", row.prompt_tokens, len(record.prompt_ids)),
-            ):
-                if said != there:
-                    inspection.refuse_trial(
-                        trial,
-                        Flaw(
-                            f"request {row.request}: {column} says {said}, and {there} ids are "
-                            "there",
-                            request=row.request,
-                        ),
-                    )
-        inspection.saw(len(trial.rows))
+    trials = evidence.columns
+    counts = (
+        ("output_tokens", trials.numbers("output_tokens"), trials.output_lengths),
+        ("prompt_tokens", trials.numbers("prompt_tokens"), trials.prompt_lengths),
+    )
+    measured = {trial.number: trial for trial in evidence.measured}
+    inspection.saw(sum(len(trial.run.records) for trial in evidence.measured))
+    for column, said, there in counts:
+        for place in np.flatnonzero(said != there).tolist():
+            trial = measured.get(int(trials.owner[place]))
+            if trial is not None:
+                request = trials.request(place)
+                inspection.refuse_trial(
+                    trial,
+                    Flaw(
+                        f"request {request}: {column} says {said[place]}, and {there[place]} ids "
+                        "are there",
+                        request=request,
+                    ),
+                )
 
 
 COUNTS_MATCH = StudyRule(
@@ -144,6 +173,13 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
     ignored, ends = declared_eos(run.settings.decoding)
     for record in run.records:
         count = len(record.output_ids)
+        if ignored and record.finish_reason == "stop" and count < record.max_tokens:
+            yield Flaw(
+                f"request {record.request} stopped at {count} tokens of {record.max_tokens}, and "
+                "the decoding ignores EOS: nothing may end an output early",
+                request=record.request,
+                position=count,
+            )
         if record.finish_reason == "length" and count != record.max_tokens:
             yield Flaw(
                 f"request {record.request} ended by length at {count} tokens, and "
@@ -162,16 +198,30 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
                 )
 
 
+def _all_end_as_declared(profile: Profile) -> Flags:
+    trials = profile.trials
+    reason = trials.requests.coded("finish_reason")
+    short = trials.output_lengths < trials.numbers("max_tokens")
+    differs = trials.output_lengths != trials.numbers("max_tokens")
+    declared = [declared_eos(settings.decoding) for settings in profile.settings]
+    ignoring = profile.where([ignored for ignored, _ in declared])
+    looked_for = np.array([bool(ends) and not ignored for ignored, ends in declared], np.bool_)
+    return ~looked_for & profile.none(
+        (reason.having({"length"}) & differs) | (ignoring & reason.having({"stop"}) & short)
+    )
+
+
 EOS = RunRule(
     code="RUN008",
     name="eos-as-declared",
     sentence="Outputs end where the declared decoding says that they end.",
     rationale=(
         "An output that ends by length has exactly the tokens that were asked for, and one that "
-        "ends early says stop; where EOS is honoured, nothing stands behind an id that the "
-        "decoding declares as EOS (eos=0,2). A pad, a doubled EOS or a silent early end would all "
-        "count as tokens that somebody paid for."
+        "ends early says stop, which nothing may where EOS is ignored; where EOS is honoured, "
+        "nothing stands behind an id that the decoding declares as EOS (eos=0,2). A pad, a doubled "
+        "EOS or a silent early end would all count as tokens that somebody paid for."
     ),
     remedy="Give the EOS setting to the system in the way it really obeys, on both sides.",
     check=_eos,
+    clear=_all_end_as_declared,
 )

@@ -6,10 +6,14 @@ import itertools
 from collections.abc import Iterator
 from fractions import Fraction
 
+import numpy as np
+
 from nanoserve_bench.comparison import arrival_pattern
 from nanoserve_bench.errors import RunUnsound
 from nanoserve_bench.records import Shape, SystemRun
+from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, RunRule
+from nanoserve_bench.tables import Flags
 
 SERIAL_OCCUPANCY = Fraction(98, 100)
 """Least batch occupancy of a serial run: below it the run idled between requests."""
@@ -47,6 +51,17 @@ def _serial_overlap(run: SystemRun) -> Iterator[Flaw]:
             )
 
 
+def _none_overlap(profile: Profile) -> Flags:
+    trials = profile.trials
+    order = np.lexsort((trials.numbers("arrival_ns"), trials.owner))
+    arrival, finished = trials.numbers("arrival_ns")[order], trials.numbers("finished_ns")[order]
+    owner = trials.owner[order]
+    early = np.zeros(len(order), np.bool_)
+    early[1:] = (arrival[1:] < finished[:-1]) & (owner[1:] == owner[:-1])
+    # Sorting keeps each trial's rows where they are, so flags in this order count all the same.
+    return profile.none(early) & profile.none(~trials.known("finished_ns"))
+
+
 SERIAL_OVERLAP = RunRule(
     code="RUN010",
     name="serial-one-at-a-time",
@@ -57,6 +72,7 @@ SERIAL_OVERLAP = RunRule(
     ),
     remedy="Hand over the next request after the last one has returned, or declare it concurrent.",
     check=_serial_overlap,
+    clear=_none_overlap,
     exempt=_not_serial,
 )
 
@@ -144,6 +160,19 @@ def _slots_exceeded(run: SystemRun) -> Iterator[Flaw]:
             return  # every later instant would repeat it
 
 
+def _none_exceeded(profile: Profile) -> Flags:
+    trials = profile.trials
+    holds = trials.requests.lists("holds_ns").flat
+    owner = np.repeat(trials.trials_of_holds(), 2)
+    change = np.tile(np.array([1, -1]), len(holds) // 2)
+    order = np.lexsort((change, holds, owner))
+    # The holds of a trial end at zero holders, so one sum runs over all trials.
+    holders, owner = np.cumsum(change[order]), owner[order]
+    clear = np.ones(len(trials), np.bool_)
+    clear[owner[holders > profile.slots[owner]]] = False
+    return clear
+
+
 SLOTS_EXCEEDED = RunRule(
     code="RUN009",
     name="slots-not-exceeded",
@@ -155,6 +184,7 @@ SLOTS_EXCEEDED = RunRule(
     ),
     remedy="Check what the system counts as a slot, and when it stamps acquire and release.",
     check=_slots_exceeded,
+    clear=_none_exceeded,
     exempt=_no_holds,
 )
 

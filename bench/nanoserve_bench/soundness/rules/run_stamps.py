@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
 
 from nanoserve_bench.records import Hold, RunRecord, SystemRun
 from nanoserve_bench.soundness.evidence import Evidence, Trial
+from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, Inspection, RunRule, StudyRule
+from nanoserve_bench.tables import Flags
+from nanoserve_bench.trialset import TrialSet
 
-KNOWN_STAMPS = frozenset({"holds", "first_token", "tokens", "steps"})
+COLUMNS = {"holds": "holds_ns", "first_token": "first_token_ns", "tokens": "token_ns"}
+"""What a request can stamp: the word for it, and its column."""
+KNOWN_STAMPS = frozenset({*COLUMNS, "steps"})
 
 
 def _present(run: SystemRun) -> Iterator[Flaw]:
@@ -31,6 +38,15 @@ def _present(run: SystemRun) -> Iterator[Flaw]:
             )
 
 
+def _all_present(profile: Profile) -> Flags:
+    trials = profile.trials
+    never_held = trials.known("holds_ns") & (trials.requests.lists("holds_ns").lengths == 0)
+    clear = profile.none(~trials.known("finished_ns") | never_held)
+    for name in ("holds_ns", "first_token_ns", "token_ns"):
+        clear &= profile.all_or_none(name)
+    return clear
+
+
 PRESENT = RunRule(
     code="RUN003",
     name="stamps-present",
@@ -38,42 +54,53 @@ PRESENT = RunRule(
     rationale="A request without a finish drops out of a mean, and it was the slow one.",
     remedy="Measure again; a stamp cannot be filled in afterwards.",
     check=_present,
+    clear=_all_present,
 )
 
 
 def _as_declared(evidence: Evidence, inspection: Inspection) -> None:
+    told = {
+        word: evidence.columns.count(evidence.columns.known(column)).tolist()
+        for word, column in COLUMNS.items()
+    }
     for trial in evidence.measured:
         inspection.saw(len(trial.run.records))
-        for flaw in _declaration_flaws(trial):
+        for flaw in _declaration_flaws(trial, {w: n[trial.number] for w, n in told.items()}):
             inspection.refuse_trial(trial, flaw)
 
 
-def _declaration_flaws(trial: Trial) -> Iterator[Flaw]:
+def _declaration_flaws(trial: Trial, told: Mapping[str, int]) -> Iterator[Flaw]:
+    """What a trial stamps against what its system declares; `told` counts requests by word."""
     declared = trial.stamps
     for word in sorted(declared - KNOWN_STAMPS):
         yield Flaw(f"the system declares the unknown stamp {word!r}", file="systems.csv")
-    told = {
-        "holds": [record.holds is not None for record in trial.run.records],
-        "first_token": [record.first_token_ns is not None for record in trial.run.records],
-        "tokens": [record.token_ns is not None for record in trial.run.records],
-        "steps": [trial.run.steps is not None],
+    for word, count in told.items():
+        wanted = word in declared
+        if count != (len(trial.run.records) if wanted else 0):
+            yield Flaw(
+                _declaration(word, declared),
+                request=_first_request(trial, word, stamped=not wanted),
+            )
+    if ("steps" in declared) != (trial.run.steps is not None):
+        yield Flaw(_declaration("steps", declared), file="steps.csv")
+
+
+def _declaration(word: str, declared: frozenset[str]) -> str:
+    if word in declared:
+        return f"the system says that it stamps {word}, and it is missing"
+    says = " ".join(sorted(declared)) or "nothing"
+    return f"{word} is stamped although the system does not say so (it says {says})"
+
+
+def _first_request(trial: Trial, word: str, *, stamped: bool) -> str:
+    """The first request of a trial that has a stamp, or that lacks it."""
+    values = {
+        "holds": lambda record: record.holds,
+        "first_token": lambda record: record.first_token_ns,
+        "tokens": lambda record: record.token_ns,
     }
-    for word, present in told.items():
-        if word in declared and not all(present):
-            number = present.index(False)
-            yield Flaw(
-                f"the system says that it stamps {word}, and it is missing",
-                request=None if word == "steps" else trial.run.records[number].request,
-                file="steps.csv" if word == "steps" else None,
-            )
-        elif word not in declared and any(present):
-            number = present.index(True)
-            yield Flaw(
-                f"{word} is stamped although the system does not say so "
-                f"(it says {' '.join(sorted(declared)) or 'nothing'})",
-                request=None if word == "steps" else trial.run.records[number].request,
-                file="steps.csv" if word == "steps" else None,
-            )
+    records = trial.run.records
+    return next(r.request for r in records if (values[word](r) is not None) == stamped)
 
 
 AS_DECLARED = StudyRule(
@@ -163,6 +190,62 @@ def _held(holds: Sequence[Hold], instant: int) -> bool:
     return any(hold.acquired_ns < instant <= hold.released_ns for hold in holds)
 
 
+def _all_in_order(profile: Profile) -> Flags:
+    trials = profile.trials
+    arrival, submitted = trials.numbers("arrival_ns"), trials.numbers("submitted_ns")
+    finished, first = trials.numbers("finished_ns"), trials.numbers("first_token_ns")
+    ended, started = trials.known("finished_ns"), trials.known("first_token_ns")
+    wrong = (arrival < 0) | (submitted < arrival) | (ended & (finished <= submitted))
+    wrong |= started & ((first <= submitted) | (ended & (first > finished)))
+    return profile.none(wrong | _wrong_holds(trials) | _wrong_tokens(trials))
+
+
+def _wrong_holds(trials: TrialSet) -> Flags:
+    """Requests whose holds are not surely in order, or not surely around the first token."""
+    holds = trials.requests.lists("holds_ns")
+    acquired, released = holds.flat[::2], holds.flat[1::2]
+    held = np.flatnonzero(holds.lengths)
+    begin, end = holds.bounds[:-1][held] // 2, holds.bounds[1:][held] // 2 - 1
+    first = trials.numbers("first_token_ns")[held]
+    inside = (acquired[begin] < first) & (first <= released[begin])
+    wrong = np.zeros(len(holds), np.bool_)
+    wrong[held] = (
+        (acquired[begin] < trials.numbers("submitted_ns")[held])
+        | (
+            trials.known("finished_ns")[held]
+            & (released[end] != trials.numbers("finished_ns")[held])
+        )
+        | (trials.known("first_token_ns")[held] & ~inside)
+    )
+    owner = np.repeat(np.arange(len(holds)), holds.lengths // 2)
+    wrong[owner[released <= acquired]] = True
+    back = (acquired[1:] < released[:-1]) & (owner[1:] == owner[:-1])
+    wrong[owner[1:][back]] = True
+    return wrong
+
+
+def _wrong_tokens(trials: TrialSet) -> Flags:
+    """Requests whose token stamps are not surely in order and inside of the only hold."""
+    tokens, holds = trials.requests.lists("token_ns"), trials.requests.lists("holds_ns")
+    stamped = np.flatnonzero(tokens.lengths)
+    earliest, latest = (
+        tokens.flat[tokens.bounds[:-1][stamped]],
+        tokens.flat[tokens.bounds[1:][stamped] - 1],
+    )
+    wrong = np.zeros(len(tokens), np.bool_)
+    started, ended = trials.known("first_token_ns")[stamped], trials.known("finished_ns")[stamped]
+    wrong[stamped] = (
+        (started & (earliest != trials.numbers("first_token_ns")[stamped]))
+        | (earliest <= trials.numbers("submitted_ns")[stamped])
+        | (ended & (latest > trials.numbers("finished_ns")[stamped]))
+        | (holds.lengths[stamped] > 2)  # whether each token lies in a hold is left to the check
+    )
+    owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
+    back = (tokens.flat[1:] < tokens.flat[:-1]) & (owner[1:] == owner[:-1])
+    wrong[owner[1:][back]] = True
+    return wrong
+
+
 IN_ORDER = RunRule(
     code="RUN005",
     name="stamps-in-order",
@@ -174,4 +257,5 @@ IN_ORDER = RunRule(
     ),
     remedy="Stamp with one monotonic clock, and synchronise the device before a stamp.",
     check=_in_order,
+    clear=_all_in_order,
 )

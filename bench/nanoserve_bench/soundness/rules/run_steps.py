@@ -6,8 +6,12 @@ import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from nanoserve_bench.records import StepRecord, SystemRun
+from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, RunRule
+from nanoserve_bench.tables import Flags, Ints
 
 
 def _no_log(run: SystemRun) -> str | None:
@@ -75,6 +79,47 @@ def _row_flaw(step: StepRecord, slots: int) -> str | None:
     return None
 
 
+def _all_logs_agree(profile: Profile) -> Flags:
+    trials, steps = profile.trials, profile.trials.steps
+    owner = np.repeat(np.arange(len(trials)), np.diff(trials.step_bounds))
+    start, prefill, decode, holders, waiting = (
+        steps.whole(name).values
+        for name in ("start_ns", "prefill_rows", "decode_rows", "holders", "waiting")
+    )
+    same = owner[1:] == owner[:-1]
+    wrong = (start < 0) | (prefill < 0) | (decode < 0) | (holders < 0) | (waiting < 0)
+    # Both are at most `holders`, which is at most the slots, before they are added.
+    wrong |= (holders > profile.slots[owner]) | (prefill > holders) | (decode > holders - prefill)
+    wrong[1:] |= same & (start[1:] <= start[:-1])
+    wrong |= np.append(~same, np.ones(min(1, len(owner)), np.bool_)) & (holders != 0)
+    before = np.zeros(len(holders), np.int64)
+    before[1:] = np.where(same, holders[:-1], 0)
+    jumps = holders - before
+    told = trials.count(trials.known("holds_ns")) == trials.counts
+    clear: Flags = profile.logged & told & (trials.counts > 0)
+    clear[owner[wrong]] = False
+    clear[_disagreeing(profile, owner, start, jumps)] = False
+    return clear
+
+
+def _disagreeing(profile: Profile, owner: Ints, start: Ints, jumps: Ints) -> Ints:
+    """Trials in which the jumps of the log are not those of the holds."""
+    moved = jumps != 0
+    holds = profile.trials.requests.lists("holds_ns").flat
+    trial = np.concatenate([owner[moved], np.repeat(profile.trials.trials_of_holds(), 2)])
+    instant = np.concatenate([start[moved], holds])
+    change = np.concatenate([jumps[moved], np.tile(np.array([-1, 1]), len(holds) // 2)])
+    order = np.lexsort((instant, trial))
+    trial, instant, left = trial[order], instant[order], np.cumsum(change[order])
+    # One sum runs over all trials, so each is held against what was left before it.
+    starts = np.flatnonzero(np.diff(trial, prepend=-1))
+    before = np.where(starts > 0, left[starts - 1], 0)
+    left = left - np.repeat(before, np.diff(np.append(starts, len(trial))))
+    last = np.diff(instant, append=-1) != 0
+    last |= np.diff(trial, append=-1) != 0
+    return np.unique(trial[last & (left != 0)])
+
+
 STEP_LOG = RunRule(
     code="RUN013",
     name="step-log-agrees",
@@ -86,6 +131,7 @@ STEP_LOG = RunRule(
     ),
     remedy="Stamp holds with the instants of the steps that admit and release them.",
     check=_log_agrees,
+    clear=_all_logs_agree,
     exempt=_no_log,
     file="steps.csv",
 )

@@ -6,10 +6,13 @@ import math
 import statistics
 from collections.abc import Sequence
 
+import numpy as np
+
 from nanoserve_bench.plan import Cell
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.rule import Inspection, StudyRule
+from nanoserve_bench.stamps import Stamps
 from nanoserve_bench.statistics import EQUIVALENCE, log_of, t_upper_tail
 
 FAMILY_ERROR = 0.01
@@ -36,14 +39,11 @@ def first_block_tail(logs: Sequence[float]) -> tuple[float, float]:
 
 def first_request_logs(run: SystemRun) -> float | None:
     """Log of how much longer a token of a serial run's first request took than of its others."""
-    ordered = sorted(run.records, key=lambda record: record.arrival_ns)
-    times = [
-        record.resident_ns / len(record.output_ids)
-        for record in ordered
-        if record.resident_ns and record.output_ids
-    ]
-    if len(times) < 2 or len(times) != len(ordered) or min(times) <= 0:
+    stamps = Stamps.of(run.records)
+    resident, tokens = stamps.finished_ns - stamps.arrival_ns, stamps.output_lengths
+    if len(resident) < 2 or not stamps.finished or resident.min() <= 0 or tokens.min() <= 0:
         return None
+    times = (resident / tokens)[np.argsort(stamps.arrival_ns, kind="stable")].tolist()
     return math.log(times[0] / statistics.fmean(times[1:]))
 
 
@@ -61,7 +61,7 @@ def _settled(evidence: Evidence, inspection: Inspection) -> None:
                 trials[0],
                 cell.id,
                 cell.arm,
-                f"its first block was {math.expm1(distance):.1%} slower than the others: the "
+                f"its first block was more than {LEAST_DRIFT:.0%} slower than the others: the "
                 "warm-up had not settled",
                 evidence=f"one-sided p {tail:.2g}, below {level:.2g}",
             )
@@ -88,8 +88,8 @@ def _check_first_request(
             None,
             cell.id,
             cell.arm,
-            f"the first request of its trials takes {math.expm1(mean):.1%} longer per token than "
-            f"the others, which moves the cell by {cost:.1%}: the warm-up had not settled",
+            "the first request of its trials takes longer per token than the others, which moves "
+            f"the cell by more than {EQUIVALENCE:.0%}: the warm-up had not settled",
             evidence=f"one-sided p {tail:.2g}, below {level:.2g}",
         )
 

@@ -1,0 +1,118 @@
+"""What a rule clears, its check has nothing to say of: on damaged studies, trial by trial."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from nanoserve_bench.records import Hold, Totals
+from nanoserve_bench.results import ResultSet, read
+from nanoserve_bench.soundness.catalogue import PAIR_RULES, RUN_RULES
+from nanoserve_bench.soundness.evidence import Evidence
+from support.rebuild import replace
+from support.sound import study
+
+NUMBERS = ("arrival_ns", "submitted_ns", "first_token_ns", "finished_ns")
+COUNTS = ("max_tokens", "discarded_tokens", "cached_tokens")
+CLEARING = [rule for rule in RUN_RULES if rule.clear is not None]
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
+    return read(study(blocks=2).write(tmp_path_factory.mktemp("sound") / "run"))
+
+
+def damaged_request(row: Any, rng: random.Random) -> Any:  # noqa: PLR0911 - a way each
+    """One thing changed, by a little or by a lot, or taken away."""
+    kind = rng.randrange(7)
+    if kind == 0:
+        name = rng.choice(NUMBERS)
+        return replace(row, **{name: getattr(row, name) + rng.choice((-1, 1, 10**6, -(10**12)))})
+    if kind == 1:
+        name = rng.choice(("first_token_ns", "finished_ns", "token_ns", "holds_ns"))
+        return replace(row, **{name: None})
+    if kind == 2:
+        name = rng.choice(COUNTS)
+        return replace(row, **{name: getattr(row, name) + rng.choice((-1, 1))})
+    if kind == 3:
+        stamps = list(row.token_ns)
+        place = rng.randrange(len(stamps))
+        stamps[place] += rng.choice((-(10**9), 10**9, 1))
+        return replace(row, token_ns=tuple(stamps[: rng.choice((len(stamps), place + 1))]))
+    if kind == 4:
+        (hold,) = row.holds_ns
+        middle = (hold.acquired_ns + hold.released_ns) // 2
+        gap = rng.choice((-5, 0, 5, 10**8))
+        return replace(
+            row,
+            holds_ns=(Hold(hold.acquired_ns, middle), Hold(middle + gap, hold.released_ns)),
+        )
+    if kind == 5:
+        return replace(row, finish_reason=rng.choice(("stop", "abort", "length")), error="x")
+    return replace(row, finish_reason="stop")
+
+
+def damaged_step(row: Any, rng: random.Random) -> Any:
+    name = rng.choice(("start_ns", "prefill_rows", "decode_rows", "holders", "waiting"))
+    return replace(row, **{name: getattr(row, name) + rng.choice((-1, 1))})
+
+
+def damaged(results: ResultSet, rng: random.Random) -> Evidence:
+    requests, steps = list(results.requests), list(results.steps)
+    for rows, damage in ((requests, damaged_request), (steps, damaged_step)):
+        for place in rng.sample(range(len(rows)), rng.randrange(1, 6)):
+            rows[place] = damage(rows[place], rng)
+    if rng.random() < 0.3:
+        one, other = rng.sample(range(len(requests)), 2)
+        prompt = requests[other].prompt_sha256
+        requests[one] = replace(requests[one], prompt_sha256=prompt)
+    if rng.random() < 0.3:
+        rng.shuffle(requests)
+    return Evidence.of(replace(results, requests=tuple(requests), steps=tuple(steps)))
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_a_rule_clears_its_check_accepts(results: ResultSet, seed: int) -> None:
+    evidence = damaged(results, random.Random(seed))
+    cleared = 0
+    for rule in CLEARING:
+        assert rule.clear is not None
+        clear = rule.clear(evidence.profile)
+        for trial in evidence.trials:
+            if clear[trial.number] and rule.exempt(trial.run) is None:
+                cleared += 1
+                assert list(rule.check(trial.run)) == [], (rule.code, trial.row)
+    assert cleared > 100
+    for pair in evidence.pairs:
+        for _, below, above in pair.blocks():
+            if evidence.same_work(below, above):
+                for rule in PAIR_RULES:
+                    if rule.about_work:
+                        assert list(rule.check(below.run, above.run)) == [], rule.code
+
+
+def test_a_sound_study_is_cleared_whole(results: ResultSet) -> None:
+    evidence = Evidence.of(results)
+    for rule in CLEARING:
+        assert rule.clear is not None
+        clear = rule.clear(evidence.profile)
+        for trial in evidence.trials:
+            assert clear[trial.number] or rule.exempt(trial.run) is not None, rule.code
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_sums_over_columns_are_those_over_records(results: ResultSet, seed: int) -> None:
+    evidence = damaged(results, random.Random(seed))
+    for trial in evidence.trials:
+        assert trial.run.totals == Totals.of(list(trial.run.records))
+
+
+def test_stamps_near_the_end_of_64_bits_are_summed_up_exactly(results: ResultSet) -> None:
+    rows = [
+        replace(row, arrival_ns=-(2**63) + 1, finished_ns=2**63 - 1) for row in results.requests
+    ]
+    evidence = Evidence.of(replace(results, requests=tuple(rows)))
+    run = evidence.trials[0].run
+    assert run.totals.resident_ns == len(run.records) * (2**64 - 2)
