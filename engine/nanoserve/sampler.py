@@ -66,8 +66,9 @@ def sample(
     ]
     if special:
         tokens[special] = _choose(logits[special], [requests[row] for row in special])
-    finite = peaks.isfinite().tolist()
-    return [token if ok else None for token, ok in zip(tokens.tolist(), finite, strict=True)]
+    # One copy from the device: it is what the host waits for.
+    chosen = torch.where(peaks.isfinite(), tokens, -1).tolist()
+    return [token if token >= 0 else None for token in chosen]
 
 
 def _choose(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:
