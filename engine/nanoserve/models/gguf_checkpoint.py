@@ -80,6 +80,9 @@ class GgufCheckpoint:
         self._tensors = {self._hf_name(name): tensor for name, tensor in tensors.items()}
         self.config = self._read_config(divisors)
         self.tokenizer_source = self._find_tokenizer()
+        # Everything has been read but the tensors, and the reader keeps a vocabulary of 50,000
+        # tokens as Python objects of 100 MB.
+        self._reader.fields.clear()
 
     def names(self) -> frozenset[str]:
         """Names of the tensors, as Hugging Face spells them."""
