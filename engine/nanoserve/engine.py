@@ -116,10 +116,9 @@ class Engine:
         """
         with interrupts_wait():
             step = self._unread or self._advance()
-        try:
-            return step
-        finally:
-            self._unread = None
+        # Python heeds signals at calls and at jumps back: from here to the caller there is none.
+        self._unread = None
+        return step
 
     def _advance(self) -> StepOutput:
         try:
