@@ -149,7 +149,7 @@ def test_a_piece_does_not_look_into_blocks_that_its_prompt_has_yet_to_fill():
 
 
 @pytest.mark.parametrize("block_size", [1, 3, 16])
-@pytest.mark.parametrize("window", [1, 2, 5, 9, 100])
+@pytest.mark.parametrize("window", [1, 2, 3, 5, 9, 11, 100])
 def test_a_token_sees_no_further_than_its_window(window: int, block_size: int):
     """Decode rows, prompts shorter and longer than the window, and pieces of them, in any order."""
     scene = Scene(block_size)
