@@ -37,8 +37,7 @@ class LLM:
             self.engine = Engine(model)
         else:
             self.engine = Engine(EngineConfig(model=model, **settings))
-        self._generated = 0
-        self._streamed = 0
+        self._named = 0
         # What steps have given to the streams that are open, whoever of them made the step.
         self._streams: dict[str, deque[TokenOutput | RequestOutput]] = {}
 
@@ -71,8 +70,7 @@ class LLM:
         if len(params) != len(prompts):
             raise ValueError(f"{len(params)} params for {len(prompts)} prompts: give one for each")
 
-        ids = [f"generate-{self._generated + index}" for index in range(len(prompts))]
-        self._generated += len(prompts)
+        ids = [self._new_id("generate") for _ in prompts]
         outputs: dict[str, RequestOutput] = {}
         others: list[RequestOutput] = []
         try:
@@ -115,8 +113,7 @@ class LLM:
         Raises:
             RuntimeError: When somebody else has stepped the engine and taken the output.
         """
-        request_id = f"stream-{self._streamed}"
-        self._streamed += 1
+        request_id = self._new_id("stream")
         params = SamplingParams() if params is None else params
         # Anything but False is a wish for text, or a fault for the engine to refuse.
         if self.engine.tokenizer is not None and getattr(params, "detokenize", None) is False:
@@ -149,6 +146,13 @@ class LLM:
             del self._streams[request_id]
             self.engine.abort(request_id)
             self.engine.collect(request_id)
+
+    def _new_id(self, kind: str) -> str:
+        """A name that no request has, not even one that the caller added to the engine."""
+        while self.engine.knows(name := f"{kind}-{self._named}"):
+            self._named += 1
+        self._named += 1
+        return name
 
     def _step(self) -> list[RequestOutput]:
         """Step the engine, give the open streams what is theirs, and return the other outputs."""

@@ -311,6 +311,21 @@ def test_two_streams_and_a_generate_between_their_pieces_lose_nothing(says: Says
     assert not engine.has_unfinished()
 
 
+def test_requests_of_the_engine_may_have_any_names(says: Says):
+    engine = says.llm.engine
+    for name in ("stream-0", "generate-1"):
+        engine.add_request(name, says.prompt(told("own")), SamplingParams(max_tokens=3))
+    assert [piece.text for piece in says.stream(told("xy"))] == ["x", "y"]
+    assert says.generate(told("z")).text == "z"
+    outputs = []
+    while engine.has_unfinished():
+        outputs += engine.step().outputs
+    assert {output.request_id: output.text for output in outputs} == {
+        "stream-0": "own",
+        "generate-1": "own",
+    }
+
+
 def test_a_stream_whose_output_somebody_else_took_says_so(says: Says):
     stream = says.llm.stream(says.prompt(told("ab")), SamplingParams(max_tokens=2))
     next(stream)
