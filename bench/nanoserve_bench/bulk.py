@@ -67,7 +67,7 @@ class Builder(Protocol):
     def parse(self, cells: Sequence[str]) -> Chunk | None:
         """The cells as arrays; None where any of them is in doubt."""
 
-    def gather(self, _cells: Sequence[str], values: Sequence[Any]) -> Chunk:
+    def gather(self, cells: Sequence[str], values: Sequence[Any]) -> Chunk:
         """Cells that were read one by one, as arrays."""
 
     def append(self, chunk: Chunk) -> None:
@@ -107,7 +107,8 @@ class _WholeBuilder:
             return None
         return _spread(values, present), present
 
-    def gather(self, _cells: Sequence[str], values: Sequence[Any]) -> Chunk:
+    def gather(self, cells: Sequence[str], values: Sequence[Any]) -> Chunk:
+        del cells  # only texts need them, for their codes
         dtype = np.bool_ if self._column.kind is bool else np.int64
         present = np.array([value is not None for value in values], np.bool_)
         return np.array([value or 0 for value in values], dtype), present
@@ -151,7 +152,8 @@ class _ListsBuilder:
         values = whole_numbers(text, int(counts.sum()))
         return None if values is None else (values, counts, present)
 
-    def gather(self, _cells: Sequence[str], values: Sequence[Any]) -> Chunk:
+    def gather(self, cells: Sequence[str], values: Sequence[Any]) -> Chunk:
+        del cells  # only texts need them, for their codes
         lists: list[list[int]] = [
             [stamp for hold in value or () for stamp in hold] if self._holds else list(value or ())
             for value in values
@@ -206,8 +208,8 @@ class _CodedBuilder:
             code = self._fresh[cell] = len(self._known) + len(self._fresh)
         return code
 
-    def gather(self, _cells: Sequence[str], values: Sequence[Any]) -> Chunk:
-        pairs = zip(_cells, values, strict=True)
+    def gather(self, cells: Sequence[str], values: Sequence[Any]) -> Chunk:
+        pairs = zip(cells, values, strict=True)
         return (np.array([self._code(cell, value) for cell, value in pairs], np.int32),)
 
     def append(self, chunk: Chunk) -> None:

@@ -1,7 +1,7 @@
 """Token ids to text, one token at a time, and never half a character.
 
 What a token spells may be undecided until the next one comes: it may end inside a character. So a
-detokenizer gives out text only once nothing that follows can change it, and law is
+detokenizer gives out text only once nothing that follows can change it, and the law is
 
     all that ``push`` returned, and ``flush`` at the end, joined  ==  the whole output decoded
 
