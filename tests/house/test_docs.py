@@ -17,6 +17,7 @@ CODE = re.compile(r"`[^`]+`")
 QUOTE = re.compile(r"^>.*$", re.MULTILINE)
 MEASURED = re.compile(r"\d+(?:\.\d+)?\s?(?:x\b|tok/s|tokens per second|GB/s|GFLOP|ms\b)")
 FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$\n]+?)(?<!\s)\$(?![\w$])", re.DOTALL)
+NAVIGATED = re.compile(r"^ +- (?:[^:\n]+: )?(\S+\.md)$", re.MULTILINE)
 MADE_WHEN_BUILT = ("docs/results/", "docs/index.md")
 
 
@@ -93,6 +94,14 @@ def test_every_decision_is_in_the_index_and_numbered_without_gaps(root: Path) ->
     assert LINK.findall((folder / "index.md").read_text("utf-8")) == records
     for name in records:
         assert f"# {int(name[:4])}. " in (folder / name).read_text("utf-8")[:12]
+
+
+def test_every_written_page_is_in_the_navigation_once(root: Path) -> None:
+    config = (root / "mkdocs.yml").read_text("utf-8")
+    listed = [page for page in NAVIGATED.findall(config) if not page.startswith("results/")]
+    written = {path.relative_to(root / "docs").as_posix() for path in (root / "docs").rglob("*.md")}
+    written = {page for page in written if not page.startswith("results/")}
+    assert sorted(listed) == sorted(written)
 
 
 def test_the_first_screen_of_the_readme_is_the_two_commands_and_a_picture(root: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -14,6 +15,7 @@ import nox.registry
 import pytest
 
 SESSIONS = ("build", "bench", "report", "scale", "serve", "publish", "tests", "lint", "types")
+NAMED = re.compile(r"\bnox -s ((?:[a-z]+ )*[a-z]+)(?=[`\n\'\")]| --| +#| &&|$)")
 TORCH_FREE = ("report", "scale", "serve", "publish", "lint")
 
 
@@ -163,3 +165,16 @@ def test_ci_runs_sessions_that_exist(root: Path) -> None:
     named = line.split("nox -s", 1)[1].split()
     assert set(named) <= set(SESSIONS)
     assert {"tests", "lint", "types", "report", "build"} <= set(named)
+
+
+def test_no_page_promises_a_session_that_does_not_exist(root: Path) -> None:
+    pages = [*root.glob("*.md"), *root.glob("docs/**/*.md"), *root.glob("*/README.md")]
+    pages += [*root.glob("*/*/**/*.py"), root / "bench/card.sh"]
+    named = {
+        (name, page.relative_to(root).as_posix())
+        for page in pages
+        for names in NAMED.findall(page.read_text("utf-8"))
+        for name in names.split()
+    }
+    assert len(named) > 10
+    assert [(name, page) for name, page in sorted(named) if name not in SESSIONS] == []
