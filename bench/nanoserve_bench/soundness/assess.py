@@ -95,8 +95,9 @@ def _ceiling_share(cell: Cell, trials: Sequence[Trial], evidence: Evidence) -> E
     ]
     if not ceilings:
         return None
+    highest = Fraction(max(ceilings))
     rates = [
-        read_rate(trial.run, trial.launch.weight_bytes_per_step) / Fraction(max(ceilings))
+        read_rate(trial.run, trial.launch.weight_bytes_per_step) / highest
         for trial in trials
         if trial.launch.weight_bytes_per_step
     ]

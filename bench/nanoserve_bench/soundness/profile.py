@@ -56,13 +56,14 @@ class Profile:
     def same_work(self, one: int, other: int) -> bool:
         """Whether two trials surely had the same requests and outputs, matched by prompt."""
         bounds, prompt, output = self.trials.bounds, self.trials.prompt, self.trials.output
-        asked = self.trials.numbers("max_tokens")
         below, above = (slice(int(bounds[n]), int(bounds[n + 1])) for n in (one, other))
         if below.stop - below.start != above.stop - above.start:
             return False
+        asked = self.trials.requests.whole("max_tokens")  # of two trials, not of the whole study
+        asked_below, asked_above = (asked.part(p.start, p.stop) for p in (below, above))
         if np.array_equal(prompt[below], prompt[above]):
             return np.array_equal(output[below], output[above]) and np.array_equal(
-                asked[below], asked[above]
+                asked_below, asked_above
             )
         orders = [np.argsort(prompt[part], kind="stable") for part in (below, above)]
         prompts = prompt[below][orders[0]]
@@ -70,5 +71,5 @@ class Profile:
             bool((np.diff(prompts) > 0).all())  # distinct, so that there is one way to match them
             and np.array_equal(prompts, prompt[above][orders[1]])
             and np.array_equal(output[below][orders[0]], output[above][orders[1]])
-            and np.array_equal(asked[below][orders[0]], asked[above][orders[1]])
+            and np.array_equal(asked_below[orders[0]], asked_above[orders[1]])
         )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 from nanoserve_bench.schema import CeilingRow
@@ -23,17 +24,44 @@ MOST_SPREAD = 3
 LEAST_BUFFER = 0.5
 """A ceiling must be read over at least this share of the weights, or a cache may have given it."""
 
-Place = tuple[str, str]
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ceilings:
+    """The ceilings of one device and dtype over the whole sweep.
+
+    Attributes:
+        by_block: What each block measured.
+        read: Highest read bandwidth, bytes per second.
+        multiply: Highest matrix rate, floating-point operations per second.
+        usual_read: Median read bandwidth, bytes per second.
+    """
+
+    by_block: Mapping[int, CeilingRow]
+    read: float
+    multiply: float
+    usual_read: float
+
+    @classmethod
+    def of(cls, rows: Sequence[CeilingRow]) -> Ceilings:
+        """Sum the rows of one device and dtype up; at least one."""
+        reads = [row.read_bytes_per_s for row in rows]
+        return cls(
+            by_block={row.block: row for row in rows},
+            read=max(reads),
+            multiply=max(row.matmul_flop_per_s for row in rows),
+            usual_read=statistics.median(reads),
+        )
 
 
 def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
-    ceilings: dict[Place, dict[int, CeilingRow]] = defaultdict(dict)
+    rows: dict[tuple[str, str], list[CeilingRow]] = defaultdict(list)
     for row in evidence.results.ceilings:
-        ceilings[row.device, row.dtype][row.block] = row
+        rows[row.device, row.dtype].append(row)
+    ceilings = {place: Ceilings.of(measured) for place, measured in rows.items()}
     for trial in evidence.measured:
         inspection.saw()
-        place = (trial.cell.device, trial.cell.dtype)
-        for message in _unusable(trial, ceilings[place]):
+        ceiling = ceilings.get((trial.cell.device, trial.cell.dtype))
+        for message in _unusable(trial, ceiling):
             _refuse(inspection, trial, message)
         bytes_per_step = trial.launch.weight_bytes_per_step
         if bytes_per_step is None or bytes_per_step <= 0:
@@ -46,23 +74,20 @@ def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
             )
         elif trial.figures is None:
             _refuse(inspection, trial, "the run has no wall to hold against the ceiling")
-        elif ceilings[place]:
-            read = max(row.read_bytes_per_s for row in ceilings[place].values())
-            multiply = max(row.matmul_flop_per_s for row in ceilings[place].values())
-            _compare(inspection, trial, bytes_per_step, read, multiply)
+        elif ceiling is not None:
+            _compare(inspection, trial, bytes_per_step, ceiling)
 
 
-def _unusable(trial: Trial, rows: Mapping[int, CeilingRow]) -> Iterator[str]:
+def _unusable(trial: Trial, ceiling: Ceilings | None) -> Iterator[str]:
     """Why the ceiling of a trial's block is no evidence."""
-    row = rows.get(trial.block)
-    if row is None:
+    row = None if ceiling is None else ceiling.by_block.get(trial.block)
+    if ceiling is None or row is None:
         yield f"block {trial.block} measured no ceiling of {trial.cell.device} {trial.cell.dtype}"
         return
-    usual = statistics.median(other.read_bytes_per_s for other in rows.values())
-    if row.read_bytes_per_s > MOST_SPREAD * usual:
+    if row.read_bytes_per_s > MOST_SPREAD * ceiling.usual_read:
         yield (
             f"the ceiling of block {row.block} is {row.read_bytes_per_s / 1e9:.1f} GB/s, and the "
-            f"median of the sweep {usual / 1e9:.1f} GB/s"
+            f"median of the sweep {ceiling.usual_read / 1e9:.1f} GB/s"
         )
     if row.buffer_bytes < LEAST_BUFFER * (trial.launch.weight_bytes_per_step or 0):
         yield (
@@ -71,24 +96,22 @@ def _unusable(trial: Trial, rows: Mapping[int, CeilingRow]) -> Iterator[str]:
         )
 
 
-def _compare(
-    inspection: Inspection, trial: Trial, bytes_per_step: int, read: float, multiply: float
-) -> None:
-    for what, unit, rate, ceiling in (
-        ("reads weights at", "GB/s", read_rate(trial.run, bytes_per_step), read),
+def _compare(inspection: Inspection, trial: Trial, bytes_per_step: int, ceiling: Ceilings) -> None:
+    for what, unit, rate, highest in (
+        ("reads weights at", "GB/s", read_rate(trial.run, bytes_per_step), ceiling.read),
         (
             "multiplies at",
             "GFLOP/s",
             multiply_rate(trial.run, bytes_per_step, trial.cell.dtype),
-            multiply,
+            ceiling.multiply,
         ),
     ):
-        if rate is not None and rate > MARGIN * Fraction(ceiling):
+        if rate is not None and rate > MARGIN * Fraction(highest):
             _refuse(
                 inspection,
                 trial,
                 f"it {what} {float(rate) / 1e9:.1f} {unit} at the very least, and the highest that "
-                f"the device was seen to do is {ceiling / 1e9:.1f} {unit}",
+                f"the device was seen to do is {highest / 1e9:.1f} {unit}",
             )
 
 
