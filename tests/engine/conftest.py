@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -25,8 +24,6 @@ from nanoserve.model_runner import ModelRunner
 from nanoserve.scheduler import SchedulerOutput
 
 torch.set_num_threads(1)
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when a kernel is defined
 
 SMALL_LLAMA: dict[str, Any] = {
     "model_type": "llama",
