@@ -1,4 +1,4 @@
-"""`nanoserve-report`: build the pages and the site, check them, publish a version.
+"""`nanoserve-report`: build the pages and the site, check them, publish a version, begin anew.
 
 Exit codes: 0 everything is sound and in place; 1 something unsound is not acknowledged (the site is
 built all the same and shows it), or a check failed; 2 the command could not do its work; 130
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import click
 
@@ -17,10 +18,11 @@ from nanoserve_report.book import Book, BookError
 from nanoserve_report.pages import compose
 from nanoserve_report.publish import PublishError, build_site
 from nanoserve_report.publish import publish as publish_version
+from nanoserve_report.scaffold import RESULTS, ScaffoldError, lay
 from nanoserve_report.study import Study, load
 
 MOST_LINES = 20
-DEFAULT_RESULTS, DEFAULT_DOCS = Path("bench/results"), Path("docs")
+DEFAULT_RESULTS, DEFAULT_DOCS = Path(RESULTS), Path("docs")
 EXIT_UNSOUND, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 130
 
 _results = click.argument(
@@ -113,6 +115,25 @@ def publish(version: str, aliases: tuple[str, ...], docs: Path, results: Path) -
     click.echo(publish_version(docs.resolve().parent, study, version, aliases))
 
 
+@cli.command()
+@click.argument("repository", type=click.Path(path_type=Path), default=Path())
+def init(repository: Path) -> None:
+    """Lay what judging and publishing need into another REPOSITORY (default: this folder).
+
+    That is the site's configuration and first page, a folder for results, a workflow and a
+    pre-commit hook. Nothing that is there is overwritten: if a file is in the way, nothing is done.
+    """
+    laid = lay(repository)
+    for path in laid.written:
+        click.echo(f"wrote {repository / path}")
+    for path, lines in laid.left:
+        click.echo(f"left {repository / path} as it is; add to it:\n{indent(lines, '    ')}")
+    click.echo(
+        f"Next: put a results folder into {repository / RESULTS} (nanoserve-bench sweep writes "
+        "one there), then run there: nanoserve-report build"
+    )
+
+
 def _compose(results: Path) -> tuple[Study, Book]:
     # The default root is made by the first sweep: before that it is empty, not a mistake.
     nothing_yet = results == DEFAULT_RESULTS and not results.exists()
@@ -156,7 +177,7 @@ def main() -> None:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
-    except (BenchError, BookError, PublishError) as error:
+    except (BenchError, BookError, PublishError, ScaffoldError) as error:
         click.echo(str(error), err=True)
         code = EXIT_FAILED
     sys.exit(code)

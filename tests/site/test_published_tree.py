@@ -82,7 +82,8 @@ def site_root(tmp: Path) -> Path:
     """A clone in which versions can be published: the hand-written site, and nothing generated."""
     root = tmp / "clone"
     shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=shutil.ignore_patterns("results"))
-    shutil.copytree(REPOSITORY / "report" / "theme", root / "report" / "theme")
+    theme = "report/nanoserve_report/theme"
+    shutil.copytree(REPOSITORY / theme, root / theme)
     shutil.copy(REPOSITORY / "mkdocs.yml", root)
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
     return root

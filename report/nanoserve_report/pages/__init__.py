@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nanoserve_report.book import Book
-from nanoserve_report.pages import devices, evidence, overview, runs
+from nanoserve_report.pages import assets, devices, evidence, overview, runs
 from nanoserve_report.study import Study
 
 
@@ -16,6 +16,7 @@ def compose(study: Study) -> Book:
         BookError: Two things would be published under one name.
     """
     book = Book()
+    assets.write(book)
     overview.write(book, study)
     devices.write(book, study)
     runs.write(book, study)
