@@ -123,13 +123,12 @@ def plan(
     ]
     baseline = cells[0].id
     rng = random.Random(seed)
-    orders = []
-    for block in range(blocks + 2):
+    orders: list[tuple[str, ...]] = []
+    while len(orders) < blocks + 2:
         order = [cell.id for cell in cells]
         rng.shuffle(order)
-        # Balanced on purpose: each cell leads the baseline in half of the blocks.
-        others = [cell for cell in order if cell != baseline]
-        orders.append((baseline, *others) if block % 2 == 0 else (*reversed(others), baseline))
+        # Mirrored pairs, as the sweep plans them: of any two cells each leads in half the blocks.
+        orders += [tuple(order), tuple(reversed(order))]
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -155,7 +154,7 @@ def plan(
             for cell in cells[1:]
         ),
         blocks=Blocks(least=blocks, most=blocks, target_half_width=None, most_reruns=2),
-        orders=tuple(orders),
+        orders=tuple(orders[: blocks + 2]),
         acknowledged=acknowledged,
     )
 

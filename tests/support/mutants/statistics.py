@@ -40,13 +40,13 @@ def _always_first() -> Study:
     """The baseline runs first in every block, as planned."""
     broken = study()
 
-    def reorder(index: int, trials: list[TrialRow]) -> list[TrialRow]:
+    def reorder(_: int, trials: list[TrialRow]) -> list[TrialRow]:
         warm = [trial for trial in trials if trial.warmup]
         rest = [trial for trial in trials if not trial.warmup]
-        return warm + (rest if index % 2 == 0 else rest[::-1])
+        return warm + sorted(rest, key=lambda trial: trial.cell != BASE)
 
     rebuild(broken, lambda _, rows, log: (rows, log), cells=[], reorder=reorder)
-    orders = tuple(o if b % 2 == 0 else o[::-1] for b, o in enumerate(broken.plan.orders))
+    orders = tuple(tuple(sorted(o, key=lambda cell: cell != BASE)) for o in broken.plan.orders)
     return set_plan(broken, orders=orders)
 
 
