@@ -7,6 +7,7 @@ import dataclasses
 import io
 import os
 import re
+import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,10 @@ import matplotlib as mpl
 import pytest
 
 from nanoserve_bench.plan import SkippedDevice
+from nanoserve_bench.soundness import Finding, RefusedCell
 from nanoserve_report.book import Book
 from nanoserve_report.figures import (
+    ceiling,
     devices,
     identity,
     marginal,
@@ -29,15 +32,17 @@ from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.figures.svg import render
 from nanoserve_report.study import Study
 from nanoserve_report.views.common import NO_HOLDS
+from support.report_studies import BASELINE_CELL
 
-OF_A_SWEEP = [identity, marginal, occupancy, speedup]
+OF_A_SWEEP = [ceiling, identity, marginal, occupancy, speedup]
 HERE = Path(__file__).resolve()
 
 
 def all_drawings(study: Study) -> list[Drawing]:
     section = study.sections[0]
     drawings = [module.draw(section.lead) for module in OF_A_SWEEP]
-    return [*drawings, reproducibility.draw(section), devices.draw(study)]
+    of_study = [devices.draw(study), ceiling.draw_devices(study)]
+    return [*drawings, reproducibility.draw(section), *of_study]
 
 
 def rows(drawing: Drawing) -> list[dict[str, str]]:
@@ -242,3 +247,41 @@ def test_clip_paths_are_named_by_their_order_and_not_by_their_last_bit(one_book:
     for text, names in zip(drawn, clips, strict=True):
         assert sorted(names) == sorted(b"clip%d" % (i + 1) for i in range(len(names)))
         assert set(re.findall(rb"url\(#(clip\w*)\)", text)) <= set(names)
+
+
+def test_shares_of_the_ceiling_are_rates_over_the_highest_one_measured(one: Study) -> None:
+    """Recomputed from the rows: bytes and multiplications per second over the best of the sweep."""
+    sweep = one.sections[0].lead
+    ceilings = sweep.results.ceilings
+    best_read = max(row.read_bytes_per_s for row in ceilings)
+    best_matrix = max(row.matmul_flop_per_s for row in ceilings)
+    found = {row["arm"] + row["slots"]: row for row in rows(ceiling.draw(sweep))}
+    for cell in sweep.sound_cells:
+        read, matrix = [], []
+        for run in cell.runs.values():
+            seconds = run.wall_ns / 1e9
+            steps = (
+                sum(1 for step in run.steps if step.prefill_rows or step.decode_rows)
+                if run.steps is not None
+                else run.output_tokens
+            )
+            read.append(steps * 538_000_000 / seconds / best_read)
+            matrix.append(2 * 538_000_000 / 4 * run.output_tokens / seconds / best_matrix)
+        row = found[cell.cell.arm + str(cell.cell.slots)]
+        assert float(row["read_share"]) == pytest.approx(statistics.geometric_mean(read))
+        assert float(row["matrix_share"]) == pytest.approx(statistics.geometric_mean(matrix))
+
+
+def test_a_refused_cell_and_a_missing_card_are_holes_in_the_shares(one: Study) -> None:
+    cells = dict(one.folders[0].verdict.cells)
+    cells[BASELINE_CELL] = RefusedCell(
+        cell=cells[BASELINE_CELL].cell, findings=(Finding(rule="RUN018", message="too fast"),)
+    )
+    drawing = ceiling.draw_devices(altered(one, cells=cells))
+    (baseline,) = [row for row in rows(drawing) if row["arm"] == "hf-generate"]
+    assert baseline["hole"] == "RUN018"
+    assert not any(baseline[name] for name in baseline if "share" in name)
+    (card,) = [row for row in rows(drawing) if row["device"] == "cuda"]
+    assert card["hole"] == "not measured: no CUDA device is visible"
+    for words in ("refused (RUN018), drawn as a hole", "cuda: not measured"):
+        assert words in drawing.alt

@@ -11,7 +11,7 @@ from nanoserve_bench.occupancy import split
 from nanoserve_bench.plan import Cell
 from nanoserve_bench.soundness.evidence import DOUBLING, Evidence, Pair, Trial, self_pairs
 from nanoserve_bench.soundness.findings import Finding
-from nanoserve_bench.soundness.physical import read_rate
+from nanoserve_bench.soundness.physical import multiply_rate, read_rate
 from nanoserve_bench.soundness.verdict import (
     RefusedCell,
     RefusedComparison,
@@ -63,6 +63,7 @@ def _cell(cell: Cell, evidence: Evidence, findings: Sequence[Finding]) -> SoundC
         return _estimate([pick(figure) for figure in figures])
 
     shares = [figure.queue_share for figure in figures if figure.queue_share is not None]
+    read_share, matrix_share = _shares(cell, trials, evidence)
     splits = {trial.block: part for trial in trials if (part := split(trial.run)) is not None}
     return SoundCell(
         cell=cell,
@@ -77,7 +78,8 @@ def _cell(cell: Cell, evidence: Evidence, findings: Sequence[Finding]) -> SoundC
         ttft=over(lambda figure: figure.ttft_s),
         tpot=over(lambda figure: figure.tpot_s),
         e2el=estimate(figure.e2el_s for figure in figures),
-        ceiling_share=_ceiling_share(cell, trials, evidence),
+        read_share=read_share,
+        matrix_share=matrix_share,
         splits=splits if len(splits) == len(trials) else None,
         outliers=tuple(trials[i].block for i in outliers([f.throughput for f in figures])),
     )
@@ -87,21 +89,26 @@ def _figures(trial: Trial) -> Figures:
     return trial.figures or Figures.of(trial.run)  # raises, and says why there are none
 
 
-def _ceiling_share(cell: Cell, trials: Sequence[Trial], evidence: Evidence) -> Estimate | None:
+def _shares(
+    cell: Cell, trials: Sequence[Trial], evidence: Evidence
+) -> tuple[Estimate | None, Estimate | None]:
+    """Shares of the device's highest read bandwidth and of its highest matrix rate."""
     ceilings = [
-        row.read_bytes_per_s
+        row
         for row in evidence.results.ceilings
         if (row.device, row.dtype) == (cell.device, cell.dtype)
     ]
-    if not ceilings:
-        return None
-    highest = Fraction(max(ceilings))
-    rates = [
-        read_rate(trial.run, trial.launch.weight_bytes_per_step) / highest
-        for trial in trials
-        if trial.launch.weight_bytes_per_step
-    ]
-    return _estimate(rates) if len(rates) == len(trials) else None
+    weights = [trial.launch.weight_bytes_per_step for trial in trials]
+    if not ceilings or not all(weights):
+        return None, None
+    read = Fraction(max(row.read_bytes_per_s for row in ceilings))
+    matrix = Fraction(max(row.matmul_flop_per_s for row in ceilings))
+    runs = [(trial.run, size) for trial, size in zip(trials, weights, strict=True) if size]
+    multiplied = [multiply_rate(run, size, cell.dtype) for run, size in runs]
+    return (
+        _estimate([read_rate(run, size) / read for run, size in runs]),
+        _estimate([None if rate is None else rate / matrix for rate in multiplied]),
+    )
 
 
 def speedup(pair: Pair) -> Estimate:

@@ -43,10 +43,11 @@ class SoundCell:
     """A cell whose figures may be printed. Estimates over measured blocks; None is a hole.
 
     Units: tokens per second, rows, tokens per second of slot, requests, tokens per second of
-    request, shares of 1, seconds. `ceiling_share` is the read rate that the run must have had
-    over the highest read bandwidth measured on the device. `splits` says where slot time went,
-    block by block. `outliers` are blocks whose throughput strays from the others: flagged, and
-    part of every figure all the same.
+    request, shares of 1, seconds. `read_share` is the read rate that the run must have had over
+    the highest read bandwidth measured on the device, `matrix_share` the rate at which it must
+    have multiplied over the highest matrix rate: the least that the tokens can have cost. `splits`
+    says where slot time went, block by block. `outliers` are blocks whose throughput strays from
+    the others: flagged, and part of every figure all the same.
     """
 
     cell: Cell
@@ -61,7 +62,8 @@ class SoundCell:
     ttft: Estimate | None
     tpot: Estimate | None
     e2el: Estimate
-    ceiling_share: Estimate | None
+    read_share: Estimate | None
+    matrix_share: Estimate | None
     splits: Mapping[int, OccupancySplit] | None
     outliers: tuple[int, ...]
 

@@ -41,6 +41,12 @@ def panels(study: Study) -> tuple[tuple[Section, ...], tuple[SkippedDevice, ...]
     return sections, holes
 
 
+def place(section: Section) -> str:
+    """The device of a panel, by both its names."""
+    setting = section.setting
+    return f"{setting.device}, {setting.dtype}: {section.lead.device_name}"
+
+
 def draw(study: Study) -> Drawing:
     """One panel per device, holes included."""
     sections, holes = panels(study)
@@ -90,7 +96,9 @@ def _measured(axes: Axes, section: Section, low: float, high: float) -> None:
     items = section.lead.marginals
     style.row_axis(axes, wording.doublings(items) or [""])
     style.log_axis(axes, low, high, "", suffix=numbers.TIMES)
-    _title(axes, f"{section.setting.device}, {section.setting.dtype}: {section.lead.device_name}")
+    style.panel_title(
+        axes, f"{section.setting.device}, {section.setting.dtype}: {section.lead.device_name}"
+    )
     _lines(axes)
     for y, item in enumerate(items):
         if not isinstance(item, SoundMarginal):
@@ -122,15 +130,8 @@ def _measured(axes: Axes, section: Section, low: float, high: float) -> None:
 def _hole(axes: Axes, hole: SkippedDevice, low: float, high: float) -> None:
     style.row_axis(axes, [""])
     style.log_axis(axes, low, high, "", suffix=numbers.TIMES)
-    _title(axes, hole.device)
+    style.panel_title(axes, hole.device)
     style.hole(axes, 0, 1.0, wording.wrap(wording.not_measured(hole), 44))
-
-
-def _title(axes: Axes, words: str) -> None:
-    axes.set_title(
-        wording.wrap(words, 52), loc="left", fontsize=style.FONT_PT, color=style.INK.sentinel,
-        fontweight="bold", pad=14,
-    )  # fmt: skip
 
 
 def _lines(axes: Axes) -> None:

@@ -11,6 +11,7 @@ a desktop.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -224,6 +225,15 @@ def reference_line(axes: Axes, x: float, words: str) -> None:
         color=MUTED.sentinel,
         va="bottom",
     )
+
+
+def panel_title(axes: Axes, words: str) -> None:
+    """What a panel shows, above whatever its reference lines say."""
+    lines = textwrap.wrap(words, 52)
+    axes.set_title(
+        "\n".join(lines), loc="left", fontsize=FONT_PT, color=INK.sentinel, fontweight="bold",
+        pad=14,
+    )  # fmt: skip
 
 
 def legend(

@@ -6,8 +6,15 @@ from typing import Any
 
 from nanoserve_report import numbers, spread, wording
 from nanoserve_report.book import Book
+from nanoserve_report.figures import (
+    ceiling,
+    identity,
+    marginal,
+    occupancy,
+    reproducibility,
+    speedup,
+)
 from nanoserve_report.figures import devices as devices_figure
-from nanoserve_report.figures import identity, marginal, occupancy, reproducibility, speedup
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
 from nanoserve_report.study import DevicePage, Section, Study
@@ -25,7 +32,11 @@ def write(book: Book, study: Study) -> None:
         INDEX,
         "devices.md.jinja",
         linker,
-        card=book.figure(devices_figure.draw(study), "study", linker) if sound else False,
+        cards=[
+            book.figure(draw(study), "study", linker)
+            for draw in (devices_figure.draw, ceiling.draw_devices)
+            if sound
+        ],
         devices=[
             {
                 "title": parts.device_title(page.device, page.dtype),
@@ -57,7 +68,8 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
     sweep = section.lead
     stem = f"{page.slug}-{section.slug}"
     drawings = [
-        draw(sweep) for draw in (marginal.draw, speedup.draw, identity.draw, occupancy.draw)
+        draw(sweep)
+        for draw in (marginal.draw, speedup.draw, identity.draw, occupancy.draw, ceiling.draw)
     ]
     blocks = {estimate.throughput.n for estimate in sweep.sound_cells}
     return {

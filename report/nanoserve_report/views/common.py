@@ -15,6 +15,7 @@ from nanoserve_report.tables import Cell, Hole, Num, Text
 Fact = str | float | bool | None
 REFUSALS = "results/refusals.md"
 NO_HOLDS = "the system does not tell its slots"
+NO_CEILING = "no ceiling was measured for it"
 NO_STAMPS = "the system does not stamp it"
 OTHER_ARRIVALS = "the two sides' arrival patterns differ"
 TONES = {

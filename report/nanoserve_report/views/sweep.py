@@ -33,7 +33,7 @@ def throughput(sweep: Sweep, linker: Linker) -> Table:
     for cell in sweep.cells:
         if not isinstance(cell, SoundCell):
             hole = common.refused(cell.findings, sweep.name, linker)
-            rows.append((*_head(cell), *(hole,) * 6))
+            rows.append((*_head(cell), *(hole,) * 8))
             continue
         rows.append(
             (
@@ -43,6 +43,8 @@ def throughput(sweep: Sweep, linker: Linker) -> Table:
                 common.quantity(cell.batch_occupancy, common.NO_HOLDS),
                 common.quantity(cell.tokens_per_slot_second, common.NO_HOLDS),
                 common.share(cell.queue_share, common.NO_HOLDS),
+                common.share(cell.read_share, common.NO_CEILING),
+                common.share(cell.matrix_share, common.NO_CEILING),
                 _verdict(sweep, cell, linker),
             )
         )
@@ -56,6 +58,8 @@ def throughput(sweep: Sweep, linker: Linker) -> Table:
             Column(label="batch", unit="rows held"),
             Column(label="per slot-second", unit="tok/s"),
             Column(label="queue share", unit="of time in system"),
+            Column(label="read", unit="share of bandwidth"),
+            Column(label="multiplied", unit="share of matrix rate"),
             Column(label="verdict", unit="on the speedup", numeric=False),
         ),
         rows=tuple(rows),
@@ -242,7 +246,7 @@ def latencies(sweep: Sweep, linker: Linker) -> Table:
     for cell in sweep.cells:
         if not isinstance(cell, SoundCell):
             hole = common.refused(cell.findings, sweep.name, linker)
-            rows.append((*_head(cell), *(hole,) * 7))
+            rows.append((*_head(cell), *(hole,) * 6))
             continue
         rows.append(
             (
@@ -253,11 +257,10 @@ def latencies(sweep: Sweep, linker: Linker) -> Table:
                 common.quantity(cell.prefill, common.NO_STAMPS, scale=1000),
                 common.quantity(cell.tpot, common.NO_STAMPS, scale=1000),
                 common.quantity(cell.e2el, "", scale=1000),
-                common.share(cell.ceiling_share, "no ceiling was measured"),
             )
         )
     return Table(
-        caption="What the caller got, and the share of the memory ceiling",
+        caption="What the caller got",
         columns=(
             Column(label="system", numeric=False),
             Column(label="slots"),
@@ -267,7 +270,6 @@ def latencies(sweep: Sweep, linker: Linker) -> Table:
             Column(label="prefill", unit="ms"),
             Column(label="TPOT", unit="ms"),
             Column(label="E2EL", unit="ms"),
-            Column(label="read ceiling", unit="share used"),
         ),
         rows=tuple(rows),
         strong=_baseline_rows(sweep),
