@@ -93,6 +93,7 @@ def build_plan(
     arms = tuple(
         Arm(name=name, system=system, version=systems[name].version()) for name, system in named
     )
+    _refuse_without_ceilings(systems)
     workloads = tuple(_workload(name, choices.slots) for name in choices.workloads)
     _refuse_twice("workload", choices.workloads)
     _refuse_twice("dtype", choices.dtypes)
@@ -154,6 +155,14 @@ def _refuse_twice(what: str, names: Sequence[str]) -> None:
     for name in dict.fromkeys(names):
         if names.count(name) > 1:
             raise PlanError(f"{what} {name!r} is there twice: give each a name of its own")
+
+
+def _refuse_without_ceilings(systems: Mapping[str, type[System]]) -> None:
+    if not any(system.measures_ceilings for system in systems.values()):
+        raise PlanError(
+            f"none of the arms ({', '.join(systems)}) can measure what the device does at best, "
+            "and without it no run is judged: add hf-generate or nanoserve"
+        )
 
 
 def _workload(name: str, slots: tuple[int, ...]) -> WorkloadPlan:

@@ -124,7 +124,8 @@ def main() -> None:
         replies.write(protocol.dump(reply) + "\n")
         replies.flush()
         if isinstance(reply, Closed):
-            return
+            # Some libraries leave threads that never end, or abort while they are torn down.
+            os._exit(0)
 
 
 if __name__ == "__main__":

@@ -224,6 +224,20 @@ def test_measuring_the_ceilings_burdens_no_arm_alone(monkeypatch: pytest.MonkeyP
     assert sorted(measured) == ["again", "fake"]
 
 
+def test_an_arm_that_cannot_measure_the_ceilings_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured: list[str] = []
+    monkeypatch.setattr(
+        BlockRun, "_measure_ceilings", lambda _, running: measured.append(running.worker.arm)
+    )
+    study = study_of(plan_of("fake", "a=fake-blind", "b=fake-blind", blocks=2))
+    for block in range(2):
+        BlockRun(study, block, replaces=None, progress=Silent()).run()
+    assert set(measured) <= {"fake", "fake-again"}
+    assert len(measured) == 2
+
+
 def test_a_sweep_writes_a_folder_that_reads_back_whole(tmp_path: Path) -> None:
     plan = plan_of("fake", "again=fake", "fake-batch", blocks=2)
     sweep_of(plan, tmp_path / "r").run()

@@ -181,6 +181,7 @@ def test_only_a_refusal_of_a_cell_or_pair_can_be_acknowledged(rule: str, message
         (lambda: Choices(arms=("@b=nanoserve",)), "its name would be run as a formula"),
         (lambda: Choices(arms=("a\tb=nanoserve",)), "its name holds a control character"),
         (lambda: Choices(arms=("nanoserve", "nanoserve")), "arm 'nanoserve' is there twice"),
+        (lambda: Choices(arms=("hf-continuous",)), "can measure what the device does at best"),
         (lambda: Choices(workloads=("day45",)), "no workload is called 'day45'"),
         (lambda: Choices(workloads=("day44", "day44")), "is there twice"),
         (lambda: Choices(dtypes=("float32", "float32")), "is there twice"),

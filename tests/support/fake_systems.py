@@ -32,6 +32,7 @@ ENTRY_POINTS = {
     "fake-rubbish": "support.fake_systems:Rubbish",
     "fake-raising": "support.fake_systems:Raising",
     "fake-needy": "support.fake_systems:Needy",
+    "fake-blind": "support.fake_systems:Blind",
     "fake-missing": "no_such_module:Nothing",
     "fake-no-system": "support.fake_systems:answer",
 }
@@ -214,6 +215,12 @@ class Needy(Fake):
     """Needs what is not installed."""
 
     requires = ("no_such_module",)
+
+
+class Blind(Fake):
+    """Cannot measure the ceilings."""
+
+    measures_ceilings = False
 
 
 @dataclass(frozen=True, kw_only=True)

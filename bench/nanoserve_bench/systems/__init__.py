@@ -42,6 +42,8 @@ class System(ABC):
         variant_of: The system that it is but for a setting whose cost is to be measured; the two
             are compared as one system with itself.
         triages: Whether it can judge an output that differs from its own.
+        measures_ceilings: Whether its worker can measure what the device does at best, which takes
+            torch and the main thread.
     """
 
     summary: ClassVar[str]
@@ -51,6 +53,7 @@ class System(ABC):
     distribution: ClassVar[str]
     variant_of: ClassVar[str | None] = None
     triages: ClassVar[bool] = False
+    measures_ceilings: ClassVar[bool] = True
 
     @abstractmethod
     def __init__(self, launch: Launch) -> None:
@@ -74,12 +77,17 @@ class System(ABC):
         return version(cls.distribution)
 
 
-_BUILT_IN = (
-    EntryPoint("hf-generate", "nanoserve_bench.systems.hf_generate:HfGenerate", GROUP),
-    EntryPoint(
-        "hf-generate-untimed", "nanoserve_bench.systems.hf_generate:HfGenerateUntimed", GROUP
-    ),
-    EntryPoint("nanoserve", "nanoserve_bench.systems.nanoserve:Nanoserve", GROUP),
+_BUILT_IN = tuple(
+    EntryPoint(name, f"nanoserve_bench.systems.{place}", GROUP)
+    for name, place in (
+        ("hf-continuous", "hf_continuous:HfContinuous"),
+        ("hf-generate", "hf_generate:HfGenerate"),
+        ("hf-generate-untimed", "hf_generate:HfGenerateUntimed"),
+        ("hf-static", "hf_static:HfStatic"),
+        ("hf-static-sorted", "hf_static:HfStaticSorted"),
+        ("nanoserve", "nanoserve:Nanoserve"),
+        ("nanoserve-torch", "nanoserve:NanoserveTorch"),
+    )
 )
 """The same as in the package's metadata: there in a checkout that is not installed, too."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nanoserve_bench.models import tokenizer_digest
 from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
@@ -31,7 +31,7 @@ class HfGenerate(System):
             launch.model_path, device=launch.device, dtype=launch.dtype
         )
         self._generate = hf_model.hf_generate_one(self._model, timed="first_token" in self.stamps)
-        self._description = self._describe()
+        self._description = describe(self, launch, self._model)
 
     def describe(self) -> Description:
         """What was loaded."""
@@ -59,32 +59,6 @@ class HfGenerate(System):
         tokenizer = AutoTokenizer.from_pretrained(folder) if has_tokenizer else None
         return triage(self._model, divergence, tokenizer)
 
-    def _describe(self) -> Description:
-        import torch  # noqa: PLC0415
-
-        from nanoserve.models.digest import weights_digest  # noqa: PLC0415
-        from nanoserve_bench.systems import hf_model, torch_facts  # noqa: PLC0415
-
-        launch, model = self._launch, self._model
-        return Description(
-            version=self.version(),
-            revision=None,
-            shape=self.shape.value,
-            stamps=self.stamps,
-            device_name=torch_facts.device_name(launch.device),
-            dtype=str(model.dtype).removeprefix("torch."),
-            matmul_precision=torch_facts.matmul_precision(launch.device, launch.dtype),
-            threads=torch.get_num_threads(),
-            weights=weights_digest(model.state_dict().items()),
-            weight_bytes_per_step=hf_model.weight_bytes_per_step(model),
-            tokenizer=tokenizer_digest(Path(launch.model_path)),
-            attention=model.config._attn_implementation,  # noqa: SLF001 - told nowhere else
-            cache="off",
-            decoding="greedy;ignore_eos",
-            kernel_path="torch",
-            libraries=torch_facts.libraries("torch", "transformers", "tokenizers", "numpy"),
-        )
-
 
 class HfGenerateUntimed(HfGenerate):
     """The same without the processor: set against `hf-generate`, it shows what stamping costs."""
@@ -92,3 +66,36 @@ class HfGenerateUntimed(HfGenerate):
     summary = "the same without the stamps, to see what stamping costs"
     stamps: ClassVar[tuple[str, ...]] = ("holds",)
     variant_of = "hf-generate"
+
+
+def describe(system: System, launch: Launch, model: Any) -> Description:
+    """What a system that runs a transformers model says about itself.
+
+    Args:
+        system: The system, for what it stamps.
+        launch: What was asked for.
+        model: The loaded model.
+    """
+    import torch  # noqa: PLC0415 - the sweep does not import it to plan
+
+    from nanoserve.models.digest import weights_digest  # noqa: PLC0415
+    from nanoserve_bench.systems import hf_model, torch_facts  # noqa: PLC0415
+
+    return Description(
+        version=system.version(),
+        revision=None,
+        shape=system.shape.value,
+        stamps=system.stamps,
+        device_name=torch_facts.device_name(launch.device),
+        dtype=str(model.dtype).removeprefix("torch."),
+        matmul_precision=torch_facts.matmul_precision(launch.device, launch.dtype),
+        threads=torch.get_num_threads(),
+        weights=weights_digest(model.state_dict().items()),
+        weight_bytes_per_step=hf_model.weight_bytes_per_step(model),
+        tokenizer=tokenizer_digest(Path(launch.model_path)),
+        attention=model.config._attn_implementation,  # noqa: SLF001 - told nowhere else
+        cache="off",
+        decoding="greedy;ignore_eos",
+        kernel_path="torch",
+        libraries=torch_facts.libraries("torch", "transformers", "tokenizers", "numpy"),
+    )

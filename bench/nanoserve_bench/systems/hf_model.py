@@ -10,6 +10,7 @@ import torch
 from transformers import AutoModelForCausalLM, GenerationConfig, LogitsProcessor
 
 from nanoserve_bench.runners import Generate, Generated
+from nanoserve_bench.systems.static_batches import GenerateBatch, GeneratedBatch
 from nanoserve_bench.systems.torch_facts import synchronise
 
 HEAD, TABLE = "lm_head.weight", "model.embed_tokens.weight"
@@ -84,6 +85,41 @@ def hf_generate_one(
         )
         token_ids = tuple(output[0, len(prompt) :].tolist())
         return Generated(token_ids, tuple(stamp.stamps_ns) if timed else None)
+
+    return generate
+
+
+def hf_generate_batch(model: Any, *, clock: Callable[[], int] = time.monotonic_ns) -> GenerateBatch:
+    """A generator for `run_static`: one greedy `model.generate` call for a left-padded batch.
+
+    Padding is masked, so that which id it has does not matter; it is never part of a row's output.
+    End-of-sequence tokens do not end a row, as in `hf_generate_one`.
+
+    Args:
+        model: A transformers model that can generate.
+        clock: Monotonic time, ns.
+    """
+    device = str(model.device)
+
+    def generate(prompts: Sequence[Sequence[int]], max_tokens: int) -> GeneratedBatch:
+        stamp = _Stamp(device, clock)
+        longest = max(map(len, prompts))
+        paddings = [longest - len(prompt) for prompt in prompts]
+        output = model.generate(
+            input_ids=torch.tensor(
+                [[0] * n + list(prompt) for n, prompt in zip(paddings, prompts, strict=True)],
+                device=device,
+            ),
+            attention_mask=torch.tensor(
+                [[0] * n + [1] * (longest - n) for n in paddings], device=device
+            ),
+            max_new_tokens=max_tokens,
+            do_sample=False,
+            eos_token_id=None,
+            logits_processor=[stamp],
+        )
+        rows = tuple(tuple(row) for row in output[:, longest:].tolist())
+        return GeneratedBatch(rows, tuple(stamp.stamps_ns))
 
     return generate
 

@@ -28,6 +28,7 @@ class Nanoserve(System):
     stamps: ClassVar[tuple[str, ...]] = ("holds", "first_token", "tokens", "steps")
     requires = ("torch", "nanoserve")
     distribution = "nanoserve"
+    kernel: ClassVar[str] = "auto"
 
     def __init__(self, launch: Launch) -> None:
         # torch and the engine, which the sweep does not import to plan.
@@ -44,6 +45,7 @@ class Nanoserve(System):
             # Whole blocks for every slot, so that no request is ever preempted.
             block_size=_BLOCK_SIZE,
             kv_pool_tokens=launch.most_slots * -(-launch.longest // _BLOCK_SIZE) * _BLOCK_SIZE,
+            kernel=self.kernel,
         )
         self._runner = ModelRunner(self._config)
         self._description = self._describe()
@@ -108,3 +110,13 @@ class Nanoserve(System):
         if not self._runner.model_config.tie_word_embeddings:
             del shapes[EMBEDDING]
         return sum(map(math.prod, shapes.values())) * self._config.torch_dtype.itemsize
+
+
+class NanoserveTorch(Nanoserve):
+    """The same without the compiled kernels: what the engine is worth where none can run.
+
+    No `variant_of`: another kernel path is another system, and no self pair of `nanoserve`.
+    """
+
+    summary = "the same in pure torch, without the compiled kernels"
+    kernel = "torch"
