@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from nanoserve_bench.protocol import Reading
 
@@ -52,13 +55,44 @@ def involuntary_switches() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-class Meter:
-    """Measures from its creation to `read`."""
+def others_cpu_ns(roots: Iterable[int]) -> Mapping[tuple[int, float], int]:
+    """CPU time so far of processes and all that descend from them, by id and start time.
 
-    def __init__(self, device: str) -> None:
+    Of this process itself the descendants alone. Who has ended, or may not be looked at, is absent.
+    """
+    found: dict[tuple[int, float], int] = {}
+    for root in roots:
+        try:
+            process = psutil.Process(root)
+            family = [process, *process.children(recursive=True)]
+        except psutil.Error:
+            continue
+        for member in family:
+            if member.pid == os.getpid():
+                continue
+            try:
+                times = member.cpu_times()
+                found[member.pid, member.create_time()] = int((times.user + times.system) * 1e9)
+            except psutil.Error:
+                continue
+    return found
+
+
+class Meter:
+    """Measures from its creation to `read`.
+
+    Args:
+        device: Torch device name.
+        processes: Ids of processes whose work is the worker's, beside its own children: the server
+            that it asks. Their memory is not measured, and then the worker's alone would mislead.
+    """
+
+    def __init__(self, device: str, processes: Iterable[int] = ()) -> None:
         self._device = device
+        self._roots = (os.getpid(), *processes)
         self._peak_is_fresh = self._reset_peak()
         self._switches = involuntary_switches()
+        self._others = others_cpu_ns(self._roots)
         self._machine = machine_times()
         self._cpu_ns = time.process_time_ns()
 
@@ -66,6 +100,8 @@ class Meter:
         """The differences since creation, and the highest memory in between."""
         cpu_ns = time.process_time_ns() - self._cpu_ns
         machine, switches = machine_times(), involuntary_switches()
+        others = others_cpu_ns(self._roots)
+        cpu_ns += sum(total - self._others.get(key, 0) for key, total in others.items())
         steal_ns = other_cpu_ns = None
         if machine is not None and self._machine is not None:
             steal_ns = machine.steal_ns - self._machine.steal_ns
@@ -78,7 +114,7 @@ class Meter:
             cpu_ns=cpu_ns,
             steal_ns=steal_ns,
             other_cpu_ns=other_cpu_ns,
-            peak_memory_bytes=self._peak() if self._peak_is_fresh else None,
+            peak_memory_bytes=self._peak() if self._peak_is_fresh and not others else None,
         )
 
     def _device_memory(self) -> Any:

@@ -20,6 +20,9 @@ from nanoserve_bench.records import RunRecord, Settings, StepRecord
 
 T = TypeVar("T")
 
+STAMPS = ("holds", "first_token", "tokens", "steps")
+"""What a system can stamp: slot intervals, first tokens, every token, and a log of its steps."""
+
 
 class ProtocolError(ValueError):
     """A line that is not a message."""
@@ -103,10 +106,11 @@ class Reading:
 
     Attributes:
         involuntary_switches: Times a thread of the worker was taken off its core.
-        cpu_ns: CPU time of the worker.
+        cpu_ns: CPU time of the worker, and of the processes that work for it.
         steal_ns: Time the hypervisor gave to other guests, over all cores.
         other_cpu_ns: CPU time of everything else on the machine.
         peak_memory_bytes: Most memory of the worker: resident on a CPU, on the device otherwise.
+            None where other processes work for it.
     """
 
     involuntary_switches: int | None
@@ -217,7 +221,7 @@ def _read(annotation: Any, value: Any) -> Any:
         hints = _hints(annotation)
         if not isinstance(value, dict) or value.keys() != hints.keys():
             raise ProtocolError(f"the keys of {annotation.__name__} are {', '.join(hints)}")
-        return annotation(**{name: _read(hints[name], value[name]) for name in hints})
+        return annotation(**{n: _field(annotation, n, hints[n], value[n]) for n in hints})
     if typing.get_origin(annotation) is tuple or hasattr(annotation, "_fields"):
         return _read_tuple(annotation, value)
     if isinstance(annotation, type) and issubclass(annotation, enum.Enum):
@@ -227,6 +231,13 @@ def _read(annotation: Any, value: Any) -> Any:
     if annotation is float and type(value) is int:
         return float(value)
     raise ProtocolError(f"{value!r} is not {annotation}")
+
+
+def _field(record_type: type, name: str, annotation: Any, value: Any) -> Any:
+    try:
+        return _read(annotation, value)
+    except (ValueError, TypeError) as error:
+        raise ProtocolError(f"{record_type.__name__}.{name}: {error}") from error
 
 
 def _read_tuple(annotation: Any, value: Any) -> Any:

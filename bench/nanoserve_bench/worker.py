@@ -86,7 +86,7 @@ class Session:
 
     @staticmethod
     def _run(system: System, launch: Launch, trial: Trial) -> TrialResult:
-        meter = Meter(launch.device)
+        meter = Meter(launch.device, system.processes())
         run = system.run(trial)
         return TrialResult(
             records=tuple(run.records),
@@ -115,13 +115,22 @@ def _receive(requests: TextIO) -> Iterator[str]:
         yield lines.get()
 
 
+def _dump(reply: Reply) -> str:
+    """A reply as its line; what a system put in that is no JSON is a failure that says so."""
+    try:
+        return protocol.dump(reply)
+    except (TypeError, ValueError) as error:
+        failure = f"its {type(reply).__name__} cannot be written: {error}"
+        return protocol.dump(Failure(error=failure))
+
+
 def main() -> None:
     """Serve the sweep until it closes the worker."""
     requests, replies = take_streams()
     session = Session()
     for line in _receive(requests):
         reply = session.answer(protocol.parse(line))
-        replies.write(protocol.dump(reply) + "\n")
+        replies.write(_dump(reply) + "\n")
         replies.flush()
         if isinstance(reply, Closed):
             # Some libraries leave threads that never end, or abort while they are torn down.

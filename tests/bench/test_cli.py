@@ -64,6 +64,8 @@ def test_systems_are_listed_with_the_reason_why_one_cannot_run(
     for name in ("hf-generate", "hf-generate-untimed", "nanoserve", "fake"):
         assert f"\n{name} " in text
     assert "cannot run: ModuleNotFoundError" in text
+    assert "no [run] here" in " ".join(text.split())
+    assert "Traceback" not in text
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(

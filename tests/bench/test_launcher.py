@@ -90,6 +90,32 @@ def test_a_system_that_raises_is_told_with_its_traceback(make_launch: MakeLaunch
         worker.ask(TRIAL, TrialResult, timeout_s=60)
 
 
+@pytest.mark.parametrize(
+    ("system", "reason"),
+    [
+        ("fake-unwritable", r"its Description cannot be written.*complex"),
+        ("fake-mistyped", r"not a message \(Description\.threads: '2' is not <class 'int'>"),
+    ],
+)
+def test_a_description_of_the_wrong_form_is_told_by_name(
+    make_launch: MakeLaunch, system: str, reason: str
+) -> None:
+    worker = Worker(make_launch(system), arm="an-arm")
+    try:
+        with pytest.raises(WorkerError, match=reason):
+            worker.describe()
+    finally:
+        worker.kill()
+
+
+def test_the_work_of_children_is_the_workers_own(make_launch: MakeLaunch) -> None:
+    with started(make_launch("fake-parental")) as worker:
+        reading = worker.ask(TRIAL, TrialResult, timeout_s=60).reading
+        assert reading.cpu_ns is not None
+        assert reading.cpu_ns >= 200_000_000  # the kernel counts in ticks
+        assert reading.peak_memory_bytes is None
+
+
 def test_an_answer_of_another_kind_is_found_out(make_launch: MakeLaunch) -> None:
     with (
         started(make_launch("fake")) as worker,

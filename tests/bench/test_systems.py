@@ -45,12 +45,39 @@ def test_a_system_of_another_distribution_is_found() -> None:
         ("fake-missing", "ModuleNotFoundError: No module named 'no_such_module'"),
         ("fake-no-system", "is not a subclass"),
         ("fake-needy", "not installed: no_such_module"),
+        ("fake-leaving", "SystemExit: goodbye (importing support.leaving:Nothing)"),
+        ("fake-misformed", "`summary` is '', not a line of text; `shape` is 'serial', not Shape."),
+        ("fake-misformed", "`stamps` is 'holds', not a tuple of texts"),
+        ("fake-unfinished", "it does not define __init__, run; `distribution` is missing"),
+        ("fake-unfinished", "`stamps` names 'everything'; a system can stamp holds,"),
+        ("fake-nameless", "its version cannot be told: LookupError: no [run] here"),
     ],
 )
 def test_a_system_that_cannot_run_says_why(name: str, reason: str) -> None:
     assert reason in systems.find_all()[name].problem
     with pytest.raises(PlanError, match=r"cannot run here"):
         systems.find(name)
+
+
+@pytest.mark.usefixtures("fake_systems")
+def test_a_requirement_in_a_package_that_is_missing_is_missing() -> None:
+    assert list(systems._missing(("json.decoder", "no_such_parent.module"))) == [
+        "no_such_parent.module"
+    ]
+
+
+@pytest.mark.usefixtures("fake_systems")
+def test_looking_for_one_system_imports_no_other() -> None:
+    code = (
+        "from nanoserve_bench import systems; systems.find('fake'); import sys; "
+        "sys.exit('nanoserve_bench.systems.hf_generate' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": ":".join(filter(None, sys.path)), "PATH": ""},
+        check=False,
+    )
+    assert done.returncode == 0
 
 
 def test_an_unknown_system_is_answered_with_the_known_ones() -> None:
@@ -77,6 +104,7 @@ def test_planning_imports_neither_torch_nor_the_engine() -> None:
         "from nanoserve_bench import planning, sweep, block, systems\n"
         "import nanoserve_bench.commands.sweep\n"
         "systems.find('nanoserve').version(); systems.find('hf-generate').version()\n"
+        "assert {'nanoserve', 'hf-generate'} <= systems.find_all().keys()\n"
         "sys.exit(', '.join({'torch', 'transformers', 'nanoserve'} & sys.modules.keys()) or None)\n"
     )
     done = subprocess.run(

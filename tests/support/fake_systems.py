@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -35,6 +35,13 @@ ENTRY_POINTS = {
     "fake-blind": "support.fake_systems:Blind",
     "fake-missing": "no_such_module:Nothing",
     "fake-no-system": "support.fake_systems:answer",
+    "fake-leaving": "support.leaving:Nothing",
+    "fake-misformed": "support.fake_systems:Misformed",
+    "fake-unfinished": "support.fake_systems:Unfinished",
+    "fake-nameless": "support.fake_systems:Nameless",
+    "fake-unwritable": "support.fake_systems:Unwritable",
+    "fake-mistyped": "support.fake_systems:Mistyped",
+    "fake-parental": "support.fake_systems:Parental",
 }
 
 
@@ -221,6 +228,61 @@ class Blind(Fake):
     """Cannot measure the ceilings."""
 
     measures_ceilings = False
+
+
+class Misformed(Fake):
+    """Its attributes are of other types than a system's."""
+
+    summary = ""
+    shape = "serial"  # type: ignore[assignment]
+    stamps = "holds"  # type: ignore[assignment]
+    requires = ("no_such_parent.module",)
+
+
+class Unfinished(System):
+    """Has neither all the attributes nor all the methods."""
+
+    summary = "a draft"
+    shape = Shape.SERIAL
+    stamps: ClassVar[tuple[str, ...]] = ("holds", "everything")
+
+    def describe(self) -> Description:
+        raise AssertionError
+
+
+class Nameless(Fake):
+    """Cannot tell its version."""
+
+    @classmethod
+    def version(cls) -> str:
+        raise LookupError("no [run] here")
+
+
+class Unwritable(Fake):
+    """Answers with what is no JSON."""
+
+    def describe(self) -> Description:
+        return replace(super().describe(), threads=1j)  # type: ignore[arg-type]
+
+
+class Mistyped(Fake):
+    """Answers with values of other types."""
+
+    def describe(self) -> Description:
+        return replace(super().describe(), threads="2")  # type: ignore[arg-type]
+
+
+class Parental(Fake):
+    """Lets a child process do the work."""
+
+    def run(self, trial: Trial) -> SystemRun:
+        work = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
+        child = subprocess.Popen(
+            [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert child.stdout is not None
+        child.stdout.readline()
+        return super().run(trial)
 
 
 @dataclass(frozen=True, kw_only=True)

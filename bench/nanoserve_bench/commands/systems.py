@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 from rich.table import Table
+from rich.text import Text
 
 from nanoserve_bench.progress import make_console
 from nanoserve_bench.systems import Found, find_all
@@ -19,7 +20,7 @@ def systems() -> None:
     for title in ("system", "version", "shape", "stamps", "what"):
         table.add_column(title, overflow="fold")
     for found in find_all().values():
-        table.add_row(*_row(found))
+        table.add_row(*map(Text, _row(found)))  # brackets in a message are no markup
     make_console().print(table)
 
 

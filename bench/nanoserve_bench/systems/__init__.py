@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib.util
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import ClassVar
@@ -23,6 +23,7 @@ from typing import ClassVar
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
 from nanoserve_bench.records import Shape, SystemRun
+from nanoserve_bench.systems.form import flaws
 
 GROUP = "nanoserve_bench.systems"
 
@@ -66,6 +67,10 @@ class System(ABC):
     @abstractmethod
     def run(self, trial: Trial) -> SystemRun:
         """Run every prompt of the trial to its end."""
+
+    def processes(self) -> tuple[int, ...]:
+        """Ids of processes that work for it and are no children of the worker, such as a server."""
+        return ()
 
     def triage(self, divergence: Divergence) -> Triage:
         """Judge an output that differs from this system's own; asked for where it `triages`."""
@@ -111,27 +116,33 @@ class Found:
 
 def find_all() -> Mapping[str, Found]:
     """Every registered system, by name."""
+    points = _points()
+    return {name: _load(name, points[name]) for name in sorted(points)}
+
+
+def find(name: str) -> type[System]:
+    """The class of a system that can run here; the modules of others are not imported.
+
+    Raises:
+        PlanError: There is no such system, or it cannot run; the message says why.
+    """
+    points = _points()
+    if name not in points:
+        raise PlanError(f"no system is called {name!r}; there are: {', '.join(sorted(points))}")
+    found = _load(name, points[name])
+    if found.system is None or found.problem:
+        raise PlanError(f"system {name!r} cannot run here: {found.problem}")
+    return found.system
+
+
+def _points() -> Mapping[str, list[EntryPoint]]:
+    """The entry points of each name; more than one where distributions disagree."""
     points: dict[str, list[EntryPoint]] = {}
     for point in (*_BUILT_IN, *entry_points(group=GROUP)):
         same = points.setdefault(point.name, [])
         if all(point.value != other.value for other in same):
             same.append(point)
-    return {name: _load(name, points[name]) for name in sorted(points)}
-
-
-def find(name: str) -> type[System]:
-    """The class of a system that can run here.
-
-    Raises:
-        PlanError: There is no such system, or it cannot run; the message says why.
-    """
-    found = find_all()
-    if name not in found:
-        raise PlanError(f"no system is called {name!r}; there are: {', '.join(found)}")
-    system = found[name].system
-    if system is None or found[name].problem:
-        raise PlanError(f"system {name!r} cannot run here: {found[name].problem}")
-    return system
+    return points
 
 
 def _load(name: str, points: list[EntryPoint]) -> Found:
@@ -142,15 +153,36 @@ def _load(name: str, points: list[EntryPoint]) -> Found:
         return unusable(f"registered twice: {' and '.join(point.value for point in points)}")
     try:
         system = points[0].load()
-    except Exception as error:  # noqa: BLE001 - somebody else's module may fail in any way
-        return unusable(f"{type(error).__name__}: {error}")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - somebody else's module may do anything
+        return unusable(f"{_told(error)} (importing {points[0].value})")
     if not (isinstance(system, type) and issubclass(system, System)):
         return unusable(f"{points[0].value} is not a subclass of nanoserve_bench.systems.System")
-    missing = [module for module in system.requires if importlib.util.find_spec(module) is None]
+    wrong = "; ".join(flaws(system))
+    if wrong:
+        return unusable(f"{points[0].value} has not the form of a system: {wrong}")
+    missing = list(_missing(system.requires))
     try:
         its_version = system.version()
     except PackageNotFoundError as error:
         its_version = None
-        missing = missing or [str(error)]
+        missing = missing or [str(error.name)]
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - likewise
+        return unusable(f"its version cannot be told: {_told(error)}")
     problem = f"not installed: {', '.join(missing)}" if missing else ""
     return Found(name=name, system=system, version=its_version, problem=problem)
+
+
+def _missing(modules: tuple[str, ...]) -> Iterator[str]:
+    """Modules that cannot be found. None is imported, but for the parents of a dotted one."""
+    for module in modules:
+        try:
+            found = importlib.util.find_spec(module) is not None
+        except (ImportError, ValueError):
+            found = False
+        if not found:
+            yield module
+
+
+def _told(error: BaseException) -> str:
+    """An exception in a line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from nanoserve_bench.protocol import STAMPS
 from nanoserve_bench.records import Hold, RunRecord, SystemRun
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.profile import Profile
@@ -16,7 +17,7 @@ from nanoserve_bench.trialset import TrialSet
 
 COLUMNS = {"holds": "holds_ns", "first_token": "first_token_ns", "tokens": "token_ns"}
 """What a request can stamp: the word for it, and its column."""
-KNOWN_STAMPS = frozenset({*COLUMNS, "steps"})
+KNOWN_STAMPS = frozenset(STAMPS)
 
 
 def _present(run: SystemRun) -> Iterator[Flaw]:
