@@ -69,6 +69,21 @@ def test_one_refused_folder_among_several_is_status_1(sound: Path, refused: Path
     assert result.output.index(str(sound)) < result.output.index(str(refused))
 
 
+def test_files_of_a_folder_stand_for_it_once(sound: Path, refused: Path) -> None:
+    result = run(sound / "plan.json", sound / "requests.csv", sound)
+    assert result.exit_code == 0
+    assert result.output.count(f"{sound}: sound") == 1
+    assert run(sound / "plan.json", refused / "requests.csv").exit_code == 1
+
+
+def test_a_file_elsewhere_and_one_that_is_not_there_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    for name in ("notes.txt", "requests.csv"):
+        result = run(tmp_path / name)
+        assert result.exit_code == 1
+        assert f"{name}: is not a folder" in result.output
+
+
 def test_an_acknowledged_refusal_is_status_0_and_shown(expected: Path) -> None:
     result = run(expected)
     assert result.exit_code == 0

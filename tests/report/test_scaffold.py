@@ -84,20 +84,6 @@ def test_a_site_from_nothing(capsys, monkeypatch, repository: Path, one_root: Pa
     assert git(repository, "status", "--porcelain") == "", "what is generated is ignored"
 
 
-def test_an_unsound_folder_stops_the_build_and_names_the_first_thing_to_do(
-    capsys, monkeypatch, repository: Path, refused_root: Path
-) -> None:
-    run(capsys, monkeypatch, "init", repository)
-    commit_results(repository, refused_root)
-    monkeypatch.chdir(repository)
-    code, out, err = run(capsys, monkeypatch, "build")
-    assert code == 1
-    assert "First: " in err
-    assert "PAIR005" in err
-    assert "site built: site/index.html" in out, "and shows what was refused"
-    assert "PAIR005" in (repository / "site/results/refusals/index.html").read_text("utf-8")
-
-
 def test_nothing_is_overwritten(capsys, monkeypatch, repository: Path) -> None:
     (repository / "docs").mkdir()
     (repository / "docs/index.md").write_text("mine")
