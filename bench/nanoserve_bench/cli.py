@@ -10,7 +10,9 @@ import sys
 import click
 
 from nanoserve_bench.commands.check import check
+from nanoserve_bench.commands.perf import perf
 from nanoserve_bench.commands.rules import explain, rules
+from nanoserve_bench.commands.soak import soak
 from nanoserve_bench.commands.sweep import sweep
 from nanoserve_bench.commands.systems import systems
 from nanoserve_bench.errors import BenchError, WorkerError
@@ -24,7 +26,7 @@ def cli() -> None:
     """Measure LLM engines against each other, and print only what is sound."""
 
 
-for command in (sweep, check, rules, explain, systems):
+for command in (sweep, check, rules, explain, systems, perf, soak):
     cli.add_command(command)
 
 

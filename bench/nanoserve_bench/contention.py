@@ -21,14 +21,21 @@ RESOLUTION_NS = 50_000_000
 
 def contention(trial: TrialRow) -> str | None:
     """What disturbed a trial, in words; None where nothing did, or nothing is known."""
+    return disturbance(
+        wall_ns=trial.wall_ns, other_cpu_ns=trial.other_cpu_ns, steal_ns=trial.steal_ns
+    )
+
+
+def disturbance(*, wall_ns: int, other_cpu_ns: int | None, steal_ns: int | None) -> str | None:
+    """The same, from the three figures that it takes."""
     for what, taken_ns, share in (
-        ("other processes used", trial.other_cpu_ns, OTHER_CPU_SHARE),
-        ("the hypervisor took", trial.steal_ns, STEAL_SHARE),
+        ("other processes used", other_cpu_ns, OTHER_CPU_SHARE),
+        ("the hypervisor took", steal_ns, STEAL_SHARE),
     ):
-        if taken_ns is None or taken_ns < RESOLUTION_NS or taken_ns <= share * trial.wall_ns:
+        if taken_ns is None or taken_ns < RESOLUTION_NS or taken_ns <= share * wall_ns:
             continue
         return (
-            f"{what} {taken_ns / trial.wall_ns:.2f} cores during the trial, and more than "
+            f"{what} {taken_ns / wall_ns:.2f} cores during the trial, and more than "
             f"{share:.2f} disturb it"
         )
     return None

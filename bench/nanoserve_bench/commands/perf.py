@@ -1,0 +1,240 @@
+"""`nanoserve-bench perf`: the speed table, or the profile of a step."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
+from nanoserve_bench.perf.arms import FULL, QUICK, Arm, Scale, arms_of, orders
+from nanoserve_bench.perf.figures import Standing, figure_rows
+from nanoserve_bench.perf.files import DOCUMENT, read_run, write_profile
+from nanoserve_bench.perf.goals import GOALS, Best
+from nanoserve_bench.perf.profile import SCHEMA_VERSION as PROFILE_SCHEMA
+from nanoserve_bench.perf.profile import Profile
+from nanoserve_bench.perf.profiling import take_profile
+from nanoserve_bench.perf.records import SCHEMA_VERSION, FigureRow, PerfRun
+from nanoserve_bench.perf.session import Session, begin
+from nanoserve_bench.perf.table import print_figures, print_profile
+from nanoserve_bench.plan import Fact
+from nanoserve_bench.progress import duration, make_console
+from nanoserve_bench.sweep import now
+
+EXIT_MISSED = 1
+
+_EPILOG = """
+\b
+Exit codes
+  0  measured; holes of absent rivals are no failure
+  1  this engine or its baseline gave no number, or one that was refused;
+     with --check, a goal was missed, too (an undecided one is no failure)
+  2  could not be started
+  130  interrupted; the same command goes on
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="As `sweep` takes it.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    help=f"Rounds; each runs every arm once. One has no interval. [default: {FULL.rounds}]",
+)
+@click.option("--quick", is_flag=True, help="Two rounds of short outputs, for a look.")
+@click.option("--rivals/--no-rivals", default=True, help="Run the rivals that are installed.")
+@click.option("--check", is_flag=True, help="Exit with 1 when a goal is missed.")
+@click.option(
+    "--profile", is_flag=True, help="Take the profile of a decode step instead of the table."
+)
+@click.option("--threads", type=click.IntRange(min=1), help="[default: the physical cores]")
+@click.option("--seed", type=int, default=44, show_default=True, help="Of prompts and orders.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("bench/perf"),
+    show_default=True,
+    help="Folder for the folders of runs.",
+)
+@click.option(
+    "--run-id",
+    help="Name of the run's folder; an unfinished one goes on. [default: date and revision]",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would run, and for how long.")
+def perf(
+    *,
+    model: str,
+    rounds: int | None,
+    quick: bool,
+    rivals: bool,
+    check: bool,
+    profile: bool,
+    threads: int | None,
+    seed: int,
+    out: Path,
+    run_id: str | None,
+    dry_run: bool,
+) -> None:
+    """Measure the engine's speed table: every goal as a ratio of the same run.
+
+    A round launches every arm once (the baselines, this engine, its torch path, the rivals that are
+    installed), in a seeded order that the next round mirrors, and measures what the machine can do.
+    Each arm's raw counts and times are kept as soon as it has run. Leave the machine alone while
+    it runs: what other load disturbs is run again, within a limit, and marked.
+    """
+    console = make_console()
+    scale = QUICK if quick else FULL
+    scale = replace(scale, rounds=rounds or scale.rounds)
+    prepared = _prepare(
+        model=model,
+        scale=scale,
+        rivals=rivals,
+        threads=threads,
+        seed=seed,
+        out=out,
+        run_id=run_id,
+        unfinished=not profile,
+    )
+    if profile:
+        _take_profile(prepared, console)
+        return
+    arms = arms_of(scale, rivals=rivals)
+    session = Session(
+        begin(prepared.folder, prepared.run),
+        prepared.folder,
+        model=prepared.model,
+        arms=arms,
+        say=lambda line: console.print(line, markup=False, highlight=False),
+    )
+    console.print(
+        f"{prepared.run.run_id}: {len(arms)} arms, {scale.rounds} round(s), about "
+        f"{duration(session.left_s())} in all",
+        highlight=False,
+    )
+    if dry_run:
+        _print_plan(arms, console)
+        return
+    run = session.run()
+    figures = figure_rows(run)
+    print_figures(run, figures, console)
+    console.print(f"results: {prepared.folder}", markup=False, highlight=False, soft_wrap=True)
+    if failed(figures, check=check):
+        sys.exit(EXIT_MISSED)
+
+
+def failed(figures: Sequence[FigureRow], *, check: bool) -> bool:
+    """Whether the exit code says so; see the epilogue."""
+    optional = {goal.key for goal in GOALS if isinstance(goal.reference, Best)}
+    return any(
+        row.verdict == Standing.REFUSED
+        or (row.verdict == Standing.HOLE and row.figure not in optional)
+        or (check and row.verdict == Standing.MISSED)
+        for row in figures
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Prepared:
+    """A run that is ready to be started."""
+
+    run: PerfRun
+    model: ModelFolder
+    folder: Path
+
+
+def _prepare(
+    *,
+    model: str,
+    scale: Scale,
+    rivals: bool,
+    threads: int | None,
+    seed: int,
+    out: Path,
+    run_id: str | None,
+    unfinished: bool,
+) -> _Prepared:
+    probe = devices.probe()
+    code = revision.current()
+    folder = materialise(model)
+    threads = threads or environment.usable_cores()
+    run_id = run_id or _run_id(
+        f"{datetime.now(UTC):%Y%m%d}-{code.short}", out, unfinished=unfinished
+    )
+    run = PerfRun(
+        schema=SCHEMA_VERSION,
+        run_id=run_id,
+        created_at=now(),
+        revision=code.commit,
+        dirty=code.dirty,
+        sources=code.sources,
+        model=folder.name,
+        model_source=folder.source,
+        weight_bytes=folder.weight_bytes,
+        machine=environment.fingerprint(probe.accelerators),
+        threads=threads,
+        seed=seed,
+        facts=(
+            *environment.facts(threads=threads),
+            *probe.facts,
+            Fact(name="constraints", value=code.constraints),
+        ),
+        workloads=scale.workloads(),
+        orders=orders(arms_of(scale, rivals=rivals), scale.rounds, seed),
+        done=(),
+        complete=False,
+    )
+    return _Prepared(run=run, model=folder, folder=out / run_id)
+
+
+def _run_id(stem: str, out: Path, *, unfinished: bool) -> str:
+    """The first of `stem`, `stem-2`, ... that is free, or unfinished where that is asked for."""
+    for number in itertools.count(1):
+        run_id = stem if number == 1 else f"{stem}-{number}"
+        document = out / run_id / DOCUMENT
+        if not document.is_file() or (unfinished and not read_run(out / run_id).complete):
+            return run_id
+        if not unfinished:
+            return run_id  # a profile stands beside the table of the same code
+    raise AssertionError("unreachable")
+
+
+def _print_plan(arms: Sequence[Arm], console: Console) -> None:
+    for arm in arms:
+        cells = ", ".join(f"{c.requests} x {c.workload} in {c.slots}" for c in arm.cells)
+        console.print(f"{arm.name}: {cells}", markup=False, highlight=False)
+
+
+def _take_profile(prepared: _Prepared, console: Console) -> None:
+    run = prepared.run
+    console.print(f"{run.run_id}: the profile of a step, some minutes", highlight=False)
+    taken = take_profile(
+        prepared.model,
+        threads=run.threads,
+        say=lambda line: console.print(line, markup=False, highlight=False),
+    )
+    profile = Profile(
+        schema=PROFILE_SCHEMA,
+        run_id=run.run_id,
+        created_at=run.created_at,
+        revision=run.revision,
+        dirty=run.dirty,
+        sources=run.sources,
+        model=run.model,
+        machine=run.machine,
+        threads=run.threads,
+        facts=run.facts,
+        disturbed=taken.disturbed,
+        rows=taken.rows,
+    )
+    write_profile(prepared.folder, profile)
+    print_profile(taken.rows, console)
+    for line in taken.disturbed:
+        console.print(f"disturbed: {line}", markup=False, highlight=False)
+    console.print(f"results: {prepared.folder}", markup=False, highlight=False, soft_wrap=True)

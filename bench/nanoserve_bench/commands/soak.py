@@ -1,0 +1,121 @@
+"""`nanoserve-bench soak`: the engine's tokens against the reference's, in hostile conditions."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.models import DEFAULT_MODEL, materialise
+from nanoserve_bench.progress import make_console
+from nanoserve_bench.soak.cases import CASES, FULL, QUICK, draw
+from nanoserve_bench.soak.records import SCHEMA_VERSION, Soak
+from nanoserve_bench.soak.session import Session
+from nanoserve_bench.sweep import now
+
+EXIT_BUG = 1
+
+_EPILOG = """
+\b
+Exit codes
+  0  the reference's tokens everywhere, but for near-ties, which are published
+  1  a difference that is no near-tie, a request that failed, or a case that did not do what
+     it is there for
+  2  could not be started       3  the reference failed
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.option("--model", default=DEFAULT_MODEL, show_default=True, help="As `sweep` takes it.")
+@click.option("--quick", is_flag=True, help="A few short requests, for a look.")
+@click.option(
+    "--case",
+    "chosen",
+    multiple=True,
+    type=click.Choice([case.name for case in CASES]),
+    help="Only these; give several. [default: all]",
+)
+@click.option("--threads", type=click.IntRange(min=1), help="[default: the physical cores]")
+@click.option("--seed", type=int, default=44, show_default=True, help="Of the prompts.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("bench/soak"),
+    show_default=True,
+    help="Folder for the folders of runs.",
+)
+def soak(
+    *, model: str, quick: bool, chosen: tuple[str, ...], threads: int | None, seed: int, out: Path
+) -> None:
+    """Hold the engine's tokens against the reference's, over prompts of mixed length.
+
+    The reference answers every prompt once. The engine serves all of them in one slot and in many,
+    in pieces, from a cache that is too small and with one that is shared, on both its paths. A
+    token that differs is looked into by teacher forcing: inside the reference's own noise floor it
+    is published as a near-tie, otherwise it is a bug.
+    """
+    console = make_console()
+    probe = devices.probe()
+    code = revision.current()
+    folder = materialise(model)
+    threads = threads or environment.usable_cores()
+    requests = draw(QUICK if quick else FULL, folder.vocabulary, seed)
+    run_id = _free(f"{datetime.now(UTC):%Y%m%d}-{code.short}", out)
+    session = Session(
+        Soak(
+            schema=SCHEMA_VERSION,
+            run_id=run_id,
+            created_at=now(),
+            revision=code.commit,
+            dirty=code.dirty,
+            sources=code.sources,
+            model=folder.name,
+            model_source=folder.source,
+            machine=environment.fingerprint(probe.accelerators),
+            threads=threads,
+            seed=seed,
+            facts=(*environment.facts(threads=threads), *probe.facts),
+            reference="",
+            requests=0,
+            complete=False,
+            cases=(),
+            differences=(),
+        ),
+        out / run_id,
+        model=folder,
+        requests=requests,
+        say=lambda line: console.print(line, markup=False, highlight=False),
+    )
+    result = session.run([case for case in CASES if not chosen or case.name in chosen])
+    _print(result, console)
+    console.print(f"results: {out / run_id}", markup=False, highlight=False, soft_wrap=True)
+    if not result.sound:
+        sys.exit(EXIT_BUG)
+
+
+def _free(stem: str, out: Path) -> str:
+    """The first of `stem`, `stem-2`, ... that is not taken."""
+    for number in itertools.count(1):
+        run_id = stem if number == 1 else f"{stem}-{number}"
+        if not (out / run_id).exists():
+            return run_id
+    raise AssertionError("unreachable")
+
+
+def _print(soak: Soak, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, title=soak.run_id, title_justify="left")
+    table.add_column("case")
+    for title in ("requests", "tokens", "identical", "near-ties", "bugs"):
+        table.add_column(title, justify="right")
+    table.add_column("finding")
+    table.add_column("note", overflow="fold")
+    for row in soak.cases:
+        numbers = (row.requests, row.tokens, row.identical, row.near_ties, row.bugs)
+        table.add_row(row.case, *map(str, numbers), row.finding, row.note or "")
+    console.print(table)

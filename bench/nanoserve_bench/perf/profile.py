@@ -1,0 +1,63 @@
+"""What a decode step is made of, and which change made it faster: the records of the profile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from nanoserve_bench.plan import Fact
+
+SCHEMA_VERSION = 1
+DOCUMENT = "profile.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProfileRow:
+    """One phase of one variant's decode step (`profile.csv`).
+
+    Attributes:
+        variant: Which way to compute a step.
+        rows: Rows of the step.
+        context: Tokens that each row attends to, at the middle of what was timed.
+        phase: Part of the step: `step` is the whole of it, `model` its forward pass, and the
+            others add up to the step.
+        seconds: Median over the repetitions; None where it could not be had.
+        low: Lower quartile.
+        high: Upper quartile.
+        repetitions: Steps behind it.
+        how: How it was told apart, or why it could not be had.
+    """
+
+    FILE: ClassVar[str] = "profile.csv"
+
+    variant: str
+    rows: int
+    context: int
+    phase: str
+    seconds: float | None
+    low: float | None
+    high: float | None
+    repetitions: int
+    how: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Profile:
+    """`profile.json`: the rows, and where they were taken.
+
+    Attributes:
+        disturbed: What else was using the machine meanwhile, in words.
+    """
+
+    schema: int
+    run_id: str
+    created_at: str
+    revision: str | None
+    dirty: bool | None
+    sources: str
+    model: str
+    machine: str
+    threads: int
+    facts: tuple[Fact, ...]
+    disturbed: tuple[str, ...]
+    rows: tuple[ProfileRow, ...]

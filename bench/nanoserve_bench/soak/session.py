@@ -1,0 +1,281 @@
+"""Running a soak: the reference once, then every case against it, kept after every case."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nanoserve_bench.block import TRIAGE_TIMEOUT_S, trial_timeout_s
+from nanoserve_bench.errors import WorkerError
+from nanoserve_bench.launcher import Worker
+from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.perf.processes import one_line, run_probe
+from nanoserve_bench.protocol import Divergence, Launch, Triage, Trial, TrialResult
+from nanoserve_bench.soak.cases import Case, Proof, Request
+from nanoserve_bench.soak.records import CaseRow, DifferenceRow, Finding, Soak, write_soak
+
+REFERENCE = "hf-generate"
+NEAR_TIE, BUG = "near-tie", "bug"
+_PORTION = 10
+"""Prompts that the reference answers between two words of progress."""
+_BLOCK_SIZE = 16
+
+Output = tuple[int, ...]
+
+
+class Session:
+    """Runs every case of a soak.
+
+    Args:
+        soak: The soak, with nothing in it.
+        folder: Where it is kept.
+        model: The model, materialised.
+        requests: What is asked.
+        say: Told what happens, a line at a time.
+    """
+
+    def __init__(
+        self,
+        soak: Soak,
+        folder: Path,
+        *,
+        model: ModelFolder,
+        requests: Sequence[Request],
+        say: Callable[[str], None],
+    ) -> None:
+        self.soak = soak
+        self._folder = folder
+        self._model = model
+        self._requests = requests
+        self._say = say
+        self._longest = max(len(r.prompt) + r.max_tokens for r in requests)
+
+    def run(self, cases: Sequence[Case]) -> Soak:
+        """Run it.
+
+        Raises:
+            WorkerError: The reference failed; without it nothing can be judged.
+        """
+        most = max(request.max_tokens for request in self._requests)
+        launch = Launch(
+            system=REFERENCE,
+            machine=self.soak.machine,
+            device="cpu",
+            dtype="float32",
+            threads=self.soak.threads,
+            model_name=self._model.name,
+            model_path=str(self._model.path),
+            most_slots=1,
+            longest=max(len(request.prompt) for request in self._requests) + most,
+        )
+        worker = Worker(launch, arm=REFERENCE)
+        try:
+            description = worker.describe()
+            reference = self._answers(worker, most)
+            self._keep(
+                reference=f"transformers {description.version}, {description.attention}",
+                requests=len(reference),
+            )
+            for case in cases:
+                self._run_case(case, reference, worker)
+            worker.close()
+        finally:
+            worker.kill()
+        self._keep(complete=True)
+        return self.soak
+
+    def _answers(self, worker: Worker, max_tokens: int) -> list[Output]:
+        """What the reference says to every prompt, more than each request asks for."""
+        answers: list[Output] = []
+        while len(answers) < len(self._requests):
+            self._say(f"{REFERENCE}: {len(answers)} of {len(self._requests)} prompts")
+            portion = self._requests[len(answers) : len(answers) + _PORTION]
+            trial = Trial(slots=1, prompts=tuple(r.prompt for r in portion), max_tokens=max_tokens)
+            tokens = sum(map(len, trial.prompts)) + max_tokens * len(trial.prompts)
+            result = worker.ask(trial, TrialResult, timeout_s=trial_timeout_s(tokens))
+            answers += [record.output_ids for record in result.records]
+        return answers
+
+    def _run_case(self, case: Case, reference: Sequence[Output], worker: Worker) -> None:
+        count = max(1, len(self._requests) * case.share // 100)
+        requests = self._requests[:count]
+        self._say(f"{case.name}: {count} requests, {case.settings()}")
+        tokens = sum(len(r.prompt) + r.max_tokens for r in requests)
+        asked = {
+            "model_path": str(self._model.path),
+            "settings": self._settings(case),
+            "requests": [(request.prompt, request.max_tokens) for request in requests],
+        }
+        try:
+            answer = run_probe(
+                "soak_engine",
+                asked,
+                threads=self.soak.threads,
+                # Preempted requests are computed again and again.
+                timeout_s=5 * trial_timeout_s(tokens),
+            )
+        except WorkerError as error:
+            self._add(_failed(case, count, one_line(str(error))), ())
+            return
+        differences = [
+            self._look_into(case, index, answer, reference=reference[index], worker=worker)
+            for index, request in enumerate(requests)
+            if _differs(answer, index, reference[index][: request.max_tokens])
+        ]
+        row = case_row(case, answer, differences)
+        self._say(
+            f"{case.name}: {row.finding}; {row.identical} of {row.requests} identical, "
+            f"{row.near_ties} near-ties, {row.bugs} bugs; {row.preemptions} preemptions, "
+            f"{row.chunks} further pieces, {row.cached_tokens} cached tokens"
+        )
+        self._add(row, differences)
+
+    def _settings(self, case: Case) -> dict[str, Any]:
+        """The engine's settings for a case."""
+        request = -(-self._longest // _BLOCK_SIZE) * _BLOCK_SIZE
+        hundredths = 100 * case.slots if case.pool_requests is None else case.pool_requests
+        return {
+            "max_slots": case.slots,
+            "max_model_len": self._longest,
+            "block_size": _BLOCK_SIZE,
+            "kv_pool_tokens": request * hundredths // 100,
+            "max_batch_tokens": case.max_batch_tokens,
+            "prefix_cache": case.prefix_cache,
+            "kernel": case.kernel,
+        }
+
+    def _look_into(
+        self,
+        case: Case,
+        index: int,
+        answer: Any,
+        *,
+        reference: Output,
+        worker: Worker,
+    ) -> DifferenceRow:
+        request = self._requests[index]
+        error = answer["errors"][index]
+        output = tuple(answer["outputs"][index])
+        if error is not None:
+            return _failure(case, index, request, error)
+        expected = reference[: request.max_tokens]
+        self._say(f"{case.name}: looking into request {index}")
+        triage = worker.ask(
+            Divergence(prompt_ids=request.prompt, output_ids=output, reference_ids=expected),
+            Triage,
+            timeout_s=TRIAGE_TIMEOUT_S,
+        )
+
+        def at(ids: Output) -> int | None:
+            return ids[triage.position] if triage.position < len(ids) else None
+
+        return DifferenceRow(
+            case=case.name,
+            request=index,
+            prompt_tokens=len(request.prompt),
+            kind=triage.kind,
+            position=triage.position,
+            token_id=at(output),
+            reference_token_id=at(expected),
+            text=_quoted(triage.text),
+            reference_text=_quoted(triage.reference_text),
+            top2_margin=triage.top2_margin,
+            noise_floor=triage.noise_floor,
+            later_agreement=triage.later_agreement,
+            error=None,
+        )
+
+    def _add(self, row: CaseRow, differences: Sequence[DifferenceRow]) -> None:
+        self._keep(
+            cases=(*self.soak.cases, row), differences=(*self.soak.differences, *differences)
+        )
+
+    def _keep(self, **changes: Any) -> None:
+        self.soak = dataclasses.replace(self.soak, **changes)
+        write_soak(self._folder, self.soak)
+
+
+def _quoted(text: str | None) -> str | None:
+    return None if text is None else json.dumps(text)
+
+
+def _differs(answer: Any, index: int, expected: Output) -> bool:
+    failed = answer["errors"][index] is not None
+    return failed or tuple(answer["outputs"][index]) != expected
+
+
+def case_row(case: Case, answer: Any, differences: Sequence[DifferenceRow]) -> CaseRow:
+    """What came of a case."""
+    done = {
+        Proof.BATCHED: answer["most_rows"] > 1,
+        Proof.PREEMPTED: answer["preemptions"] > 0,
+        Proof.CHUNKED: answer["chunks"] > 0,
+        Proof.CACHED: answer["cached_tokens"] > 0,
+    }
+    unproven = [proof.value for proof in case.proofs if not done[proof]]
+    near_ties = sum(difference.kind == NEAR_TIE for difference in differences)
+    bugs = len(differences) - near_ties
+    if bugs:
+        finding = Finding.BUG
+    elif unproven:
+        finding = Finding.UNPROVEN
+    else:
+        finding = Finding.NEAR_TIES if near_ties else Finding.IDENTICAL
+    requests = len(answer["outputs"])
+    return CaseRow(
+        case=case.name,
+        settings=case.settings(),
+        kernel_path=answer["kernel_path"],
+        requests=requests,
+        tokens=sum(map(len, answer["outputs"])),
+        identical=requests - len(differences),
+        near_ties=near_ties,
+        bugs=bugs,
+        preemptions=answer["preemptions"],
+        chunks=answer["chunks"],
+        cached_tokens=answer["cached_tokens"],
+        most_rows=answer["most_rows"],
+        finding=finding,
+        note=f"it is there for {', '.join(unproven)}, and had none" if unproven else None,
+    )
+
+
+def _failed(case: Case, requests: int, note: str) -> CaseRow:
+    """A case whose engine did not come to an end."""
+    return CaseRow(
+        case=case.name,
+        settings=case.settings(),
+        kernel_path=None,
+        requests=requests,
+        tokens=0,
+        identical=0,
+        near_ties=0,
+        bugs=requests,
+        preemptions=0,
+        chunks=0,
+        cached_tokens=0,
+        most_rows=0,
+        finding=Finding.BUG,
+        note=note,
+    )
+
+
+def _failure(case: Case, index: int, request: Request, error: str) -> DifferenceRow:
+    return DifferenceRow(
+        case=case.name,
+        request=index,
+        prompt_tokens=len(request.prompt),
+        kind=BUG,
+        position=None,
+        token_id=None,
+        reference_token_id=None,
+        text=None,
+        reference_text=None,
+        top2_margin=None,
+        noise_floor=None,
+        later_agreement=None,
+        error=one_line(error),
+    )

@@ -1,0 +1,207 @@
+"""The soak: what it asks, what it finds, and what it keeps."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.record_files import RecordError
+from nanoserve_bench.soak.cases import CASES, FULL, QUICK, Case, Proof, draw
+from nanoserve_bench.soak.records import (
+    SCHEMA_VERSION,
+    DifferenceRow,
+    Finding,
+    Soak,
+    read_soak,
+    write_soak,
+)
+from nanoserve_bench.soak.session import Session, case_row
+from nanoserve_bench.workload import Vocabulary
+
+VOCABULARY = Vocabulary(size=200, special=frozenset({0, 1}))
+CASE = Case(name="a", slots=4, proofs=(Proof.BATCHED, Proof.PREEMPTED))
+
+
+def answer(**changes: Any) -> dict[str, Any]:
+    return {
+        "kernel_path": "a kernel",
+        "outputs": [[1, 2], [3]],
+        "errors": [None, None],
+        "preemptions": 1,
+        "chunks": 0,
+        "cached_tokens": 0,
+        "most_rows": 2,
+        **changes,
+    }
+
+
+def difference(kind: str) -> DifferenceRow:
+    return DifferenceRow(
+        case="a",
+        request=0,
+        prompt_tokens=3,
+        kind=kind,
+        position=1,
+        token_id=5,
+        reference_token_id=6,
+        text=None,
+        reference_text=None,
+        top2_margin=0.25,
+        noise_floor=0.5,
+        later_agreement=1.0,
+        error=None,
+    )
+
+
+def empty(tiny: ModelFolder) -> Soak:
+    return Soak(
+        schema=SCHEMA_VERSION,
+        run_id="20260101-abc",
+        created_at="2026-01-01T00:00:00+00:00",
+        revision=None,
+        dirty=None,
+        sources="def",
+        model=tiny.name,
+        model_source=tiny.source,
+        machine="this",
+        threads=1,
+        seed=44,
+        facts=(),
+        reference="",
+        requests=0,
+        complete=False,
+        cases=(),
+        differences=(),
+    )
+
+
+def test_the_requests_are_many_mixed_and_the_same_for_a_seed() -> None:
+    requests = draw(FULL, VOCABULARY, 44)
+    assert len(requests) == 200
+    lengths = [len(request.prompt) for request in requests]
+    assert min(lengths) < 5
+    assert max(lengths) <= FULL.most_prompt
+    assert max(lengths) > FULL.most_prompt / 2
+    assert len(set(lengths)) > 50
+    assert {r.max_tokens for r in requests} <= set(range(1, FULL.new_tokens + 1))
+    assert not {token for r in requests for token in r.prompt} & VOCABULARY.special
+    heads = [r.prompt[: FULL.shared] for r in requests if len(r.prompt) > FULL.shared]
+    assert len(set(heads)) < len(heads) - 20  # prefixes are shared
+    assert draw(FULL, VOCABULARY, 44) == requests
+    assert draw(FULL, VOCABULARY, 45) != requests
+    assert len(draw(QUICK, VOCABULARY, 44)) == 24
+
+
+def test_the_slots_of_the_task_and_every_hostile_setting_are_among_the_cases() -> None:
+    assert {case.slots for case in CASES if case.share == 100} >= {1, 3, 8, 32}
+    assert {case.kernel for case in CASES} == {"auto", "torch"}
+    assert {proof for case in CASES for proof in case.proofs} == set(Proof)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "finding"),
+    [
+        ({}, (), Finding.IDENTICAL),
+        ({}, ("near-tie",), Finding.NEAR_TIES),
+        ({}, ("near-tie", "bug"), Finding.BUG),
+        ({"preemptions": 0}, (), Finding.UNPROVEN),
+        ({"most_rows": 1}, ("near-tie",), Finding.UNPROVEN),
+        ({"preemptions": 0}, ("bug",), Finding.BUG),
+    ],
+)
+def test_what_is_found(changes: dict[str, Any], kinds: tuple[str, ...], finding: Finding) -> None:
+    row = case_row(CASE, answer(**changes), [difference(kind) for kind in kinds])
+    assert row.finding == finding
+    assert row.near_ties == kinds.count("near-tie")
+    assert row.bugs == kinds.count("bug")
+    assert row.identical == 2 - len(kinds)
+    assert (row.note is not None) is (finding == Finding.UNPROVEN or changes != {})
+
+
+def test_a_soak_is_sound_when_every_case_is(tiny: ModelFolder) -> None:
+    good = case_row(CASE, answer(), [])
+    soak = dataclasses.replace(empty(tiny), complete=True, cases=(good,))
+    assert soak.sound
+    assert not dataclasses.replace(soak, complete=False).sound
+    assert not dataclasses.replace(soak, cases=()).sound
+    bad = dataclasses.replace(good, finding=Finding.UNPROVEN)
+    assert not dataclasses.replace(soak, cases=(good, bad)).sound
+
+
+def test_what_is_written_is_read_and_a_changed_table_is_refused(
+    tmp_path: Path, tiny: ModelFolder
+) -> None:
+    row = case_row(CASE, answer(), [difference("near-tie")])
+    soak = dataclasses.replace(empty(tiny), cases=(row,), differences=(difference("near-tie"),))
+    write_soak(tmp_path, soak)
+    assert read_soak(tmp_path) == soak
+    table = tmp_path / "differences.csv"
+    table.write_text(table.read_text().replace("near-tie", "nothing"))
+    with pytest.raises(RecordError, match=r"differences\.csv says something else"):
+        read_soak(tmp_path)
+
+
+def test_a_wrong_token_and_a_failed_engine_are_bugs(
+    tmp_path: Path, tiny: ModelFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine's answers are changed on their way; the reference and its triage are real."""
+    requests = draw(dataclasses.replace(QUICK, requests=4, most_prompt=60), tiny.vocabulary, 44)
+    from nanoserve_bench.soak import session as module  # noqa: PLC0415
+
+    run = module.run_probe
+
+    def changed(*args: Any, **kwargs: Any) -> Any:
+        given = run(*args, **kwargs)
+        longest = max(range(4), key=lambda index: len(given["outputs"][index]))
+        output = given["outputs"][longest]
+        output[0] = (output[0] + 1) % 200
+        given["errors"][(longest + 1) % 4] = "out of something"
+        return given
+
+    monkeypatch.setattr(module, "run_probe", changed)
+    said: list[str] = []
+    session = Session(empty(tiny), tmp_path, model=tiny, requests=requests, say=said.append)
+    broken = Case(name="broken", slots=2, kernel="no such kernel")
+    soak = session.run([Case(name="wrong", slots=2), broken])
+    wrong, failed = soak.cases
+    assert (wrong.finding, wrong.bugs, wrong.identical) == (Finding.BUG, 2, 2)
+    assert (failed.finding, failed.bugs) == (Finding.BUG, 4)
+    assert "no such kernel" in str(failed.note)
+    kinds = {row.error: row for row in soak.differences}
+    assert kinds[None].kind == "bug"
+    assert kinds[None].position == 0
+    assert kinds[None].top2_margin is not None
+    assert kinds["out of something"].position is None
+    assert not soak.sound
+    assert read_soak(tmp_path) == soak
+
+
+def test_the_real_thing_on_a_tiny_model(
+    command: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    chosen = ("slots-3", "everything", "torch-everything")
+    process = command(
+        *("soak", "--model", "synthetic:tiny-llama", "--quick", "--threads", "1"),
+        *(part for name in chosen for part in ("--case", name)),
+        *("--out", str(tmp_path)),
+    )
+    text, _ = process.communicate(timeout=280)
+    (folder,) = tmp_path.iterdir()
+    soak = read_soak(folder)
+    assert process.returncode == 0, text
+    assert soak.sound
+    assert soak.requests == 24
+    assert [case.case for case in soak.cases] == list(chosen)
+    everything = soak.cases[1]
+    assert everything.requests == 24
+    assert everything.preemptions > 0
+    assert everything.chunks > 0
+    assert everything.cached_tokens > 0
+    assert soak.cases[2].kernel_path.startswith("torch")
+    assert "identical" in text
