@@ -27,6 +27,7 @@ class Case:
         slots: The engine's slots.
         kernel: `auto` or `torch`.
         share: Of the prompts, from the first one on, in hundredths.
+        block_size: Tokens of a block of the KV pool; small ones run out in the middle of an output.
         pool_requests: Longest requests that the KV pool has room for, in hundredths; None gives
             every slot its own.
         max_batch_tokens: Tokens of a step; None is the engine's own choice.
@@ -38,6 +39,7 @@ class Case:
     slots: int
     kernel: str = "auto"
     share: int = 100
+    block_size: int = 16
     pool_requests: int | None = None
     max_batch_tokens: int | None = None
     prefix_cache: bool = False
@@ -45,7 +47,7 @@ class Case:
 
     def settings(self) -> str:
         """The case in words, as the records hold it."""
-        words = [f"{self.slots} slots", f"kernel {self.kernel}"]
+        words = [f"{self.slots} slots", f"kernel {self.kernel}", f"blocks of {self.block_size}"]
         if self.max_batch_tokens is not None:
             words.append(f"{self.max_batch_tokens} tokens a step")
         if self.pool_requests is not None:
@@ -63,11 +65,18 @@ CASES: tuple[Case, ...] = (
     Case(name="slots-8", slots=8, proofs=(Proof.BATCHED,)),
     Case(name="slots-32", slots=32, proofs=(Proof.BATCHED,)),
     Case(name="chunked", slots=8, max_batch_tokens=24, proofs=(Proof.BATCHED, Proof.CHUNKED)),
-    Case(name="tiny-cache", slots=8, pool_requests=140, proofs=(Proof.BATCHED, Proof.PREEMPTED)),
+    Case(
+        name="tiny-cache",
+        slots=8,
+        block_size=4,
+        pool_requests=140,
+        proofs=(Proof.BATCHED, Proof.PREEMPTED),
+    ),
     Case(name="prefix-cache", slots=8, prefix_cache=True, proofs=(Proof.BATCHED, Proof.CACHED)),
     Case(
         name="everything",
         slots=8,
+        block_size=4,
         pool_requests=140,
         max_batch_tokens=24,
         prefix_cache=True,
@@ -79,7 +88,7 @@ CASES: tuple[Case, ...] = (
         name="torch-everything",
         slots=8,
         kernel="torch",
-        share=30,
+        block_size=4,
         pool_requests=140,
         max_batch_tokens=24,
         prefix_cache=True,
@@ -114,7 +123,7 @@ class Mix:
 
 
 FULL = Mix(requests=200, most_prompt=400, new_tokens=24, shared=48)
-QUICK = Mix(requests=24, most_prompt=200, new_tokens=12, shared=48)
+QUICK = Mix(requests=24, most_prompt=120, new_tokens=24, shared=48)
 _PREFIXES = 4
 
 

@@ -21,7 +21,6 @@ REFERENCE = "hf-generate"
 NEAR_TIE, BUG = "near-tie", "bug"
 _PORTION = 10
 """Prompts that the reference answers between two words of progress."""
-_BLOCK_SIZE = 16
 
 Output = tuple[int, ...]
 
@@ -135,13 +134,13 @@ class Session:
 
     def _settings(self, case: Case) -> dict[str, Any]:
         """The engine's settings for a case."""
-        request = -(-self._longest // _BLOCK_SIZE) * _BLOCK_SIZE
+        request = -(-self._longest // case.block_size) * case.block_size
         hundredths = 100 * case.slots if case.pool_requests is None else case.pool_requests
         return {
             "max_slots": case.slots,
             "max_model_len": self._longest,
-            "block_size": _BLOCK_SIZE,
-            "kv_pool_tokens": request * hundredths // 100,
+            "block_size": case.block_size,
+            "kv_pool_tokens": request * hundredths // 100 // case.block_size * case.block_size,
             "max_batch_tokens": case.max_batch_tokens,
             "prefix_cache": case.prefix_cache,
             "kernel": case.kernel,

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from nanoserve_bench.commands.perf import failed
+from nanoserve_bench.commands.perf import failed, perf
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.perf.arms import DECODE, Arm, Cell
+from nanoserve_bench.perf.arms import BASELINE, DECODE, ENGINE, STEP_PROBE, Arm, Cell
 from nanoserve_bench.perf.figures import Standing, figure_rows
 from nanoserve_bench.perf.files import read_perf, read_run
 from nanoserve_bench.perf.records import PerfRun
@@ -129,22 +128,38 @@ def test_the_exit_code_tells_what_failed() -> None:
     assert failed([dataclasses.replace(missed, verdict=Standing.HOLE)], check=False)
 
 
-def test_the_real_thing_on_a_tiny_model(
-    command: Callable[..., subprocess.Popen[str]], tmp_path: Path
+def test_the_real_thing_on_a_tiny_model(tmp_path: Path, tiny: ModelFolder) -> None:
+    """Real workers: the baseline, the engine, and the probe into its steps."""
+    arms = (
+        Arm(name=BASELINE, system="hf-generate", cells=CELLS[:1], ceilings=True),
+        Arm(name=ENGINE, system="nanoserve", cells=CELLS),
+        Arm(name=STEP_PROBE, system="", cells=CELLS[1:]),
+    )
+    plan = planned(tiny, tuple(arm.name for arm in arms))
+    running, _ = session(dataclasses.replace(plan, threads=1), tmp_path, tiny, *arms)
+    run = running.run()
+    assert run == read_perf(tmp_path).run
+    assert not run.holes
+    assert not run.refusals
+    last = {(t.arm, t.slots): t for t in run.trials}  # one that was disturbed is run again
+    baseline, one, two = last[BASELINE, 1], last[ENGINE, 1], last[ENGINE, 2]
+    assert baseline.outputs[0] == one.outputs[0] == two.outputs[0]
+    assert (one.requests, two.requests) == (2, 4)
+    assert two.full_steps == 2 * 4  # of two batches of two, each of five tokens
+    assert {row.verdict for row in figure_rows(run) if row.figure == "speedup-1"} == {
+        Standing.UNDECIDED
+    }
+    probe = run.probes[-1]
+    assert probe.steps == 2 * 4
+    assert 0 < probe.model_ns < probe.steps_ns
+
+
+def test_a_plan_is_printed_and_nothing_is_kept(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("perf", "--model", "synthetic:tiny-llama", "--quick", "--rounds", "1")
-    process = command(*arguments, "--no-rivals", "--threads", "1", "--out", str(tmp_path))
-    text, _ = process.communicate(timeout=280)
-    (folder,) = tmp_path.iterdir()
-    perf = read_perf(folder)
-    assert process.returncode == 0, text
-    assert perf.run.complete
-    assert not perf.run.refusals
-    table = {row.figure: row for row in perf.figures}
-    for key, row in table.items():
-        expected = Standing.HOLE if key.startswith("rivals") else Standing.UNDECIDED
-        assert row.verdict == expected, (key, row.note)
-        assert (row.point is None) is key.startswith("rivals")
-    assert "step-probe" in perf.run.orders[0]
-    assert perf.run.probes[0].steps > 5
-    assert 0 < perf.run.probes[0].model_ns < perf.run.probes[0].steps_ns
+    monkeypatch.setenv("NANOSERVE_CACHE", str(cache))
+    arguments = ["--model", "synthetic:tiny-llama", "--dry-run", "--out", str(tmp_path / "perf")]
+    result = CliRunner().invoke(perf, arguments)
+    assert result.exit_code == 0, result.output
+    assert "nanoserve: 6 x decode in 1, 64 x decode in 8, 64 x decode in 16" in result.output
+    assert not (tmp_path / "perf").exists()

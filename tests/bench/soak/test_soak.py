@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from nanoserve_bench.commands.soak import EXIT_BUG
+from nanoserve_bench.commands.soak import soak as command
+from nanoserve_bench.errors import WorkerError
 from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.perf.processes import run_probe
 from nanoserve_bench.record_files import RecordError
+from nanoserve_bench.soak import session
 from nanoserve_bench.soak.cases import CASES, FULL, QUICK, Case, Proof, draw
 from nanoserve_bench.soak.records import (
     SCHEMA_VERSION,
@@ -21,7 +25,7 @@ from nanoserve_bench.soak.records import (
     read_soak,
     write_soak,
 )
-from nanoserve_bench.soak.session import Session, case_row
+from nanoserve_bench.soak.session import case_row
 from nanoserve_bench.workload import Vocabulary
 
 VOCABULARY = Vocabulary(size=200, special=frozenset({0, 1}))
@@ -147,61 +151,47 @@ def test_what_is_written_is_read_and_a_changed_table_is_refused(
         read_soak(tmp_path)
 
 
-def test_a_wrong_token_and_a_failed_engine_are_bugs(
-    tmp_path: Path, tiny: ModelFolder, monkeypatch: pytest.MonkeyPatch
+def test_the_real_thing_on_a_tiny_model(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The engine's answers are changed on their way; the reference and its triage are real."""
-    requests = draw(dataclasses.replace(QUICK, requests=4, most_prompt=60), tiny.vocabulary, 44)
-    from nanoserve_bench.soak import session as module  # noqa: PLC0415
-
-    run = module.run_probe
+    """Real engines against a real reference; one case's answers are changed on their way."""
 
     def changed(*args: Any, **kwargs: Any) -> Any:
-        given = run(*args, **kwargs)
-        longest = max(range(4), key=lambda index: len(given["outputs"][index]))
-        output = given["outputs"][longest]
-        output[0] = (output[0] + 1) % 200
-        given["errors"][(longest + 1) % 4] = "out of something"
+        settings = args[1]["settings"]
+        if settings["max_slots"] == 32:
+            raise WorkerError("it would not start")
+        given = run_probe(*args, **kwargs)
+        if settings["max_slots"] == 3:
+            given["outputs"][0][0] = (given["outputs"][0][0] + 1) % 200
+            given["errors"][1] = "out of something"
         return given
 
-    monkeypatch.setattr(module, "run_probe", changed)
-    said: list[str] = []
-    session = Session(empty(tiny), tmp_path, model=tiny, requests=requests, say=said.append)
-    broken = Case(name="broken", slots=2, kernel="no such kernel")
-    soak = session.run([Case(name="wrong", slots=2), broken])
-    wrong, failed = soak.cases
-    assert (wrong.finding, wrong.bugs, wrong.identical) == (Finding.BUG, 2, 2)
-    assert (failed.finding, failed.bugs) == (Finding.BUG, 4)
-    assert "no such kernel" in str(failed.note)
-    kinds = {row.error: row for row in soak.differences}
-    assert kinds[None].kind == "bug"
-    assert kinds[None].position == 0
-    assert kinds[None].top2_margin is not None
-    assert kinds["out of something"].position is None
-    assert not soak.sound
-    assert read_soak(tmp_path) == soak
-
-
-def test_the_real_thing_on_a_tiny_model(
-    command: Callable[..., subprocess.Popen[str]], tmp_path: Path
-) -> None:
-    chosen = ("slots-3", "everything", "torch-everything")
-    process = command(
-        *("soak", "--model", "synthetic:tiny-llama", "--quick", "--threads", "1"),
-        *(part for name in chosen for part in ("--case", name)),
-        *("--out", str(tmp_path)),
+    monkeypatch.setattr(session, "run_probe", changed)
+    monkeypatch.setenv("NANOSERVE_CACHE", str(cache))
+    chosen = ("slots-3", "slots-32", "everything")
+    result = CliRunner().invoke(
+        command,
+        [
+            *("--model", "synthetic:tiny-llama", "--quick", "--threads", "1"),
+            *(part for name in chosen for part in ("--case", name)),
+            *("--out", str(tmp_path)),
+        ],
     )
-    text, _ = process.communicate(timeout=280)
+    assert result.exit_code == EXIT_BUG, result.output
     (folder,) = tmp_path.iterdir()
     soak = read_soak(folder)
-    assert process.returncode == 0, text
-    assert soak.sound
-    assert soak.requests == 24
-    assert [case.case for case in soak.cases] == list(chosen)
-    everything = soak.cases[1]
-    assert everything.requests == 24
+    assert soak.complete
+    assert not soak.sound
+    assert soak.requests == QUICK.requests
+    wrong, failed, everything = soak.cases
+    assert (wrong.finding, wrong.bugs, wrong.identical) == (Finding.BUG, 2, QUICK.requests - 2)
+    assert (failed.finding, failed.bugs) == (Finding.BUG, QUICK.requests)
+    assert "would not start" in str(failed.note)
+    assert (everything.finding, everything.identical) == (Finding.IDENTICAL, QUICK.requests)
     assert everything.preemptions > 0
     assert everything.chunks > 0
     assert everything.cached_tokens > 0
-    assert soak.cases[2].kernel_path.startswith("torch")
-    assert "identical" in text
+    token, error = soak.differences
+    assert (token.kind, token.position, token.error) == ("bug", 0, None)
+    assert token.top2_margin is not None
+    assert (error.position, error.error) == (None, "out of something")
