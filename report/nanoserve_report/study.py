@@ -225,6 +225,11 @@ class Sweep:
         return tuple(pair for pair in self.rivals if isinstance(pair, SoundComparison))
 
     @property
+    def sound_selves(self) -> tuple[SoundComparison, ...]:
+        """The A/A pairs that have a ratio."""
+        return tuple(pair for pair in self.selves if isinstance(pair, SoundComparison))
+
+    @property
     def sound_marginals(self) -> tuple[SoundMarginal, ...]:
         """The doublings that have a product."""
         return tuple(item for item in self.marginals if isinstance(item, SoundMarginal))

@@ -28,6 +28,7 @@ ALWAYS = (
     "results/environment.md",
     "results/self.md",
     "results/claims.md",
+    "results/what-if.md",
 )
 """The pages that the navigation names, so they exist whatever was measured."""
 

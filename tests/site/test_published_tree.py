@@ -6,36 +6,19 @@ may go wrong in the page, and nothing may leave the host.
 
 from __future__ import annotations
 
-import functools
-import http.server
-import io
-import os
-import shutil
-import subprocess
-import sys
-import tarfile
-import threading
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser
 
-from support.report_studies import sweep, write
+from support.published import Watched
 
 pytestmark = pytest.mark.browser
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--no-first-run",
-]  # fmt: skip
 PAGES = (
     "",
     "results/",
     "results/devices/",
     "results/devices/cpu-float32/",
+    "results/what-if/",
     "results/claims/",
     "results/self/",
     "results/refusals/",
@@ -47,117 +30,6 @@ PAGES = (
     "how-to-read/",
     "methodology/",
 )
-
-
-class Watched:
-    """A page with everything that went wrong in it."""
-
-    def __init__(self, page: Page, host: str) -> None:
-        self.page = page
-        self.faults: list[str] = []
-        page.on("console", lambda m: m.type == "error" and self.faults.append(f"console: {m.text}"))
-        page.on("pageerror", lambda error: self.faults.append(f"pageerror: {error}"))
-        # A request that a navigation cuts short is no fault of the site.
-        page.on(
-            "requestfailed",
-            lambda r: (
-                r.failure == "net::ERR_ABORTED"
-                or self.faults.append(f"failed: {r.url}: {r.failure}")
-            ),
-        )
-        page.on("response", lambda r: r.status >= 400 and self.faults.append(f"{r.status} {r.url}"))
-        page.on(
-            "request",
-            lambda r: (
-                r.url.startswith((host, "data:", "blob:")) or self.faults.append(f"left: {r.url}")
-            ),
-        )
-
-    def open(self, url: str) -> Page:
-        self.page.goto(url, wait_until="networkidle")
-        return self.page
-
-
-def site_root(tmp: Path) -> Path:
-    """A clone in which versions can be published: the hand-written site, and nothing generated."""
-    root = tmp / "clone"
-    shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=shutil.ignore_patterns("results"))
-    theme = "report/nanoserve_report/theme"
-    shutil.copytree(REPOSITORY / theme, root / theme)
-    shutil.copy(REPOSITORY / "mkdocs.yml", root)
-    subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
-    return root
-
-
-def report(root: Path, *arguments: str) -> str:
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "GIT_CONFIG_GLOBAL": os.devnull}
-    done = subprocess.run(
-        [sys.executable, "-m", "nanoserve_report", *arguments],
-        cwd=root, env=env, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tree of `gh-pages` after two versions: one sweep in 0.1, three in 0.2."""
-    tmp = tmp_path_factory.mktemp("site")
-    root = site_root(tmp)
-    first = write(tmp / "first", sweep())
-    second = write(tmp / "second", *(sweep(index) for index in range(3)))
-    report(root, "publish", "0.1", "latest", "--results", str(first))
-    said = report(root, "publish", "0.2", "latest", "--results", str(second))
-    assert "committed to gh-pages" in said
-    again = report(root, "publish", "0.2", "latest", "--results", str(second))
-    assert "unchanged" in again, "the same content makes no second commit"
-    archive = subprocess.run(
-        ["git", "archive", "gh-pages"],
-        cwd=root,
-        capture_output=True,
-        check=True,
-    )
-    target = tmp / "tree"
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
-        tar.extractall(target, filter="data")
-    return target
-
-
-@pytest.fixture(scope="module")
-def host(tree: Path) -> Iterator[str]:
-    class Quiet(http.server.SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
-
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), functools.partial(Quiet, directory=str(tree))
-    )
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.fail(f"no Chromium found (looked for {', '.join(BROWSERS)}): install one")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def watched(browser: Browser, host: str) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    watched = Watched(context.new_page(), host)
-    yield watched
-    context.close()
-    assert watched.faults == []
 
 
 @pytest.mark.parametrize("path", PAGES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
@@ -37,10 +38,15 @@ class Drawing:
         if not self.rows or not self.alt.strip():
             raise ValueError(f"figure {self.name!r} has no data or no alternative text")
 
-    def frame(self) -> pd.DataFrame:
-        """The data as a table; of objects, so that a hole turns no count into a float."""
-        return pd.DataFrame(list(self.rows), columns=list(self.columns), dtype=object)
-
     def to_csv(self) -> str:
-        """The data as CSV; floats to the last digit that reads back to the same value."""
-        return self.frame().to_csv(index=False, lineterminator="\n")
+        """The data as CSV."""
+        return csv_text(self.columns, self.rows)
+
+
+def csv_text(columns: Sequence[str], rows: Sequence[Sequence[Value]]) -> str:
+    """Rows as CSV; floats to the last digit that reads back to the same value, None as empty.
+
+    The table is of objects, so that a hole turns no count into a float.
+    """
+    frame = pd.DataFrame(list(rows), columns=list(columns), dtype=object)
+    return frame.to_csv(index=False, lineterminator="\n")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nanoserve_report.book import Book
-from nanoserve_report.pages import assets, devices, evidence, overview, runs
+from nanoserve_report.pages import assets, devices, evidence, overview, runs, whatif
 from nanoserve_report.study import Study
 
 
@@ -20,5 +20,6 @@ def compose(study: Study) -> Book:
     overview.write(book, study)
     devices.write(book, study)
     runs.write(book, study)
+    whatif.write(book, study)
     evidence.write(book, study)
     return book

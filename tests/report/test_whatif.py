@@ -1,0 +1,47 @@
+"""What the what-if page may offer: what the gate found comparable, and nothing else."""
+
+from __future__ import annotations
+
+import csv
+import io
+
+from nanoserve_bench.soundness import RefusedComparison, RefusedMarginal
+from nanoserve_report.book import Book
+from nanoserve_report.pages import compose
+from nanoserve_report.study import Study
+
+
+def rows(book: Book, name: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(book.files[f"results/what-if/{name}"].decode())))
+
+
+def test_a_refused_pair_is_not_offered(refused: Study, refused_book: Book) -> None:
+    sweep = refused.sections[0].lead
+    offered = {(row["candidate"], row["baseline"]) for row in rows(refused_book, "pairs.csv")}
+    refusals = [
+        (pair.candidate.id, pair.baseline.id)
+        for pair in sweep.comparisons
+        if isinstance(pair, RefusedComparison)
+    ] + [(m.upper.id, m.lower.id) for m in sweep.marginals if isinstance(m, RefusedMarginal)]
+    assert len(refusals) == 3
+    assert not offered & set(refusals)
+    assert len(offered) == len(sweep.comparisons) + len(sweep.marginals) - len(refusals)
+
+
+def test_the_trials_are_the_integers_that_were_stamped(one: Study, one_book: Book) -> None:
+    sweep = one.sections[0].lead
+    found = rows(one_book, f"{sweep.name}.csv")
+    assert len(found) == sum(len(cell.runs) for cell in sweep.sound_cells)
+    for cell in sweep.sound_cells:
+        for row in (row for row in found if row["cell"] == cell.cell.id):
+            run = cell.runs[int(row["block"])]
+            assert row["output_tokens"] == str(run.output_tokens)
+            assert row["wall_ns"] == str(run.wall_ns)
+            assert row["served_ns"] == str(run.served_ns)
+
+
+def test_where_nothing_is_offered_the_page_says_so() -> None:
+    book = compose(Study(folders=()))
+    text = book.files["results/what-if.md"].decode()
+    assert "no pair was found comparable" in text
+    assert "<script" not in text
