@@ -156,6 +156,7 @@ class BlockRun:
             model_path=str(self._study.model.path),
             most_slots=max(cell.slots for cell in own),
             longest=max(w.prompt_tokens + w.new_tokens for w in workloads),
+            options=arm.options,
         )
         self._progress.start(f"launching {arm.name} on {device}")
         worker = Worker(launch, arm=arm.name)

@@ -11,6 +11,17 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Option:
+    """Something that a system was told, as it was written: how to run, or what it cannot find out.
+
+    What a person declares in this way is shown as declared, and never as measured.
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
     """A system as it takes part: under a name of its own, so that a system can meet itself.
 
@@ -19,12 +30,14 @@ class Arm:
         system: Name of the system (entry point) that it runs.
         version: Version of the system.
         revision: Git revision that the arm runs, where that is chosen; None is the checkout's own.
+        options: What the system was told.
     """
 
     name: str
     system: str
     version: str
     revision: str | None = None
+    options: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from nanoserve_bench.columns import text_flaw
+from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
@@ -45,8 +46,8 @@ class Choices:
     """What the person at the command line chose; everything else is measured or derived.
 
     Attributes:
-        arms: `NAME=SYSTEM`, or just `SYSTEM`; the first is the headline baseline. Where none of
-            the others runs its system, it takes part once more.
+        arms: Texts that `arms.parse_arm` reads; the first is the headline baseline. Where none of
+            the others runs the same, it takes part once more.
         workloads: Names of workloads.
         slots: Slot counts of concurrent systems; empty takes each workload's own.
         dtypes: Weights and activations.
@@ -85,14 +86,11 @@ def build_plan(
     Raises:
         PlanError: What was chosen cannot be measured.
     """
-    named = [_split_arm(arm) for arm in choices.arms]
-    systems = {name: find_system(system) for name, system in named}
-    named += _self_arm(named)
-    _refuse_twice("arm", [name for name, _ in named])
-    systems |= {name: find_system(system) for name, system in named}
-    arms = tuple(
-        Arm(name=name, system=system, version=systems[name].version()) for name, system in named
-    )
+    chosen = [parse_arm(arm) for arm in choices.arms]
+    chosen += _self_arm(chosen)
+    _refuse_twice("arm", [choice.name for choice in chosen])
+    systems = {choice.name: find_system(choice.system) for choice in chosen}
+    arms = tuple(_arm(choice, systems[choice.name]) for choice in chosen)
     _refuse_without_ceilings(systems)
     workloads = tuple(_workload(name, choices.slots) for name in choices.workloads)
     _refuse_twice("workload", choices.workloads)
@@ -131,24 +129,28 @@ def build_plan(
     )
 
 
-def _split_arm(text: str) -> tuple[str, str]:
-    name, equals, system = text.partition("=")
-    if not name or (equals and not system) or "/" in name:
-        raise PlanError(f"{text!r} is no arm: write SYSTEM or NAME=SYSTEM, without a slash")
-    flaw = text_flaw(name)
-    if flaw is not None:
-        raise PlanError(f"{text!r} is no arm: its name {flaw}, and has to stand in a table")
-    return name, system or name
+def _arm(choice: ArmChoice, system: type[System]) -> Arm:
+    refuse_unknown_options(choice, system.options)
+    try:
+        system.check({option.name: option.value for option in choice.options})
+    except PlanError as error:
+        raise PlanError(f"arm {choice.name}: {error}") from error
+    return Arm(
+        name=choice.name,
+        system=choice.system,
+        version=system.version(),
+        options=choice.options,
+    )
 
 
-def _self_arm(named: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The baseline once more where no arm runs its system: without an A/A no ratio may be printed.
+def _self_arm(chosen: Sequence[ArmChoice]) -> list[ArmChoice]:
+    """The baseline once more where no arm runs the same: without an A/A no ratio may be printed.
 
     A variant is no stand-in: it is set against the baseline to learn what it costs.
     """
-    baseline, system = named[0]
-    again = any(other == system for _, other in named[1:])
-    return [] if again else [(f"{baseline}-again", system)]
+    baseline = chosen[0]
+    again = any(other.runs == baseline.runs for other in chosen[1:])
+    return [] if again else [dataclasses.replace(baseline, name=f"{baseline.name}-again")]
 
 
 def _refuse_twice(what: str, names: Sequence[str]) -> None:
@@ -259,7 +261,7 @@ def _comparisons(
     A serial baseline has one cell there; a concurrent one is met at the same slots, by a serial
     candidate at its one slot.
     """
-    baseline = arms[0]
+    baseline, by_name = arms[0], {arm.name: arm for arm in arms}
 
     def ground(cell: Cell) -> tuple[str, str, str]:
         return cell.device, cell.dtype, cell.workload
@@ -274,16 +276,20 @@ def _comparisons(
         reference = references.get((*ground(cell), None if serial else cell.slots))
         if cell.arm == baseline.name or reference is None:
             continue
-        same = _root(cell.system, systems[cell.arm]) == _root(
-            baseline.system, systems[baseline.name]
-        )
         yield PlannedComparison(
-            baseline=reference.id, candidate=cell.id, kind="self" if same else "rival"
+            baseline=reference.id,
+            candidate=cell.id,
+            kind=_kind(by_name[baseline.name], by_name[cell.arm], systems),
         )
 
 
-def _root(name: str, system: type[System]) -> str:
-    return system.variant_of or name
+def _kind(baseline: Arm, candidate: Arm, systems: Mapping[str, type[System]]) -> str:
+    """What a comparison of two arms is: of rivals, of two settings of one system, of one thing."""
+    one, other = (systems[arm.name].variant_of or arm.system for arm in (baseline, candidate))
+    if one != other:
+        return "rival"
+    told = [(arm.revision, frozenset(arm.options)) for arm in (baseline, candidate)]
+    return "self" if told[0] == told[1] else "revision"
 
 
 def orders(cells: Sequence[Cell], blocks: int, seed: int) -> Iterator[tuple[str, ...]]:

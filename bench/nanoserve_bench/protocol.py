@@ -16,6 +16,7 @@ import typing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nanoserve_bench.plan import Option
 from nanoserve_bench.records import RunRecord, Settings, StepRecord
 
 T = TypeVar("T")
@@ -42,6 +43,7 @@ class Launch:
         model_path: Folder with `config.json` and safetensors, the same for every system.
         most_slots: Most slots that a trial will ask for.
         longest: Most tokens of a request, prompt and output together.
+        options: What this arm's system is told, out of the options that it has.
     """
 
     system: str
@@ -53,6 +55,7 @@ class Launch:
     model_path: str
     most_slots: int
     longest: int
+    options: tuple[Option, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

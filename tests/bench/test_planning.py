@@ -210,3 +210,8 @@ def test_only_a_refusal_of_a_cell_or_pair_can_be_acknowledged(rule: str, message
 def test_what_cannot_be_measured_is_refused(choices: Callable[[], Choices], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         plan_of(choices())
+
+
+def test_an_option_that_a_system_does_not_have_is_refused() -> None:
+    with pytest.raises(PlanError, match="hf-generate has no option 'beams'; there are: none"):
+        plan_of(Choices(arms=("hf-generate,beams=2",)))

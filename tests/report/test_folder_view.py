@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from nanoserve_bench.plan import Option
 from nanoserve_report.study import load
 from nanoserve_report.views import folder as tables
 from support.report_studies import sweep, write
@@ -30,3 +31,11 @@ def test_digests_that_differ_only_at_their_end_differ(tmp_path: Path) -> None:
 def test_what_is_the_same_on_all_sides_is_said_to_be(tmp_path: Path) -> None:
     found = said(tmp_path, sweep())
     assert (found["weights"], found["torch"], found["attention"]) == ("same", "same", "differs")
+
+
+def test_what_an_arm_was_told_stands_beside_what_it_reported(tmp_path: Path) -> None:
+    study = sweep()
+    first, *others = study.plan.arms
+    told = dataclasses.replace(first, options=(Option(name="threads", value="2"),))
+    study.plan = dataclasses.replace(study.plan, arms=(told, *others))
+    assert said(tmp_path, study)["told: threads"] == "differs"

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.arms import FORM
 from nanoserve_bench.block import Study
 from nanoserve_bench.estimate import Costs, estimate
 from nanoserve_bench.models import DEFAULT_MODEL, materialise
@@ -62,8 +63,9 @@ Exit codes
     "--arm",
     "arms",
     multiple=True,
-    metavar="[NAME=]SYSTEM",
-    help="A system that takes part, under a name of its own; give several. The first is the "
+    metavar=FORM,
+    help="A system that takes part, under a name of its own, with what it is told (`systems` lists "
+    "the options); give several. The first is the "
     "baseline of all ratios, and takes part once more where no other arm is the same system: "
     f"that A/A shows the noise. [default: {', '.join(DEFAULT_ARMS)}]",
 )

@@ -29,4 +29,5 @@ def _row(found: Found) -> tuple[str, ...]:
         return found.name, found.version or "", "", "", f"cannot run: {found.problem}"
     system = found.system
     stamps = " ".join(system.stamps)
-    return found.name, found.version or "", system.shape.value, stamps, system.summary
+    what = [system.summary, *(f"  {key}: {meaning}" for key, meaning in system.options.items())]
+    return found.name, found.version or "", system.shape.value, stamps, "\n".join(what)

@@ -45,6 +45,8 @@ class System(ABC):
         triages: Whether it can judge an output that differs from its own.
         measures_ceilings: Whether its worker can measure what the device does at best, which takes
             torch and the main thread.
+        options: What an arm can tell it (`--arm SYSTEM,KEY=VALUE`): each key, with what it means.
+            A key `body.*` stands for all that begin with `body.`.
     """
 
     summary: ClassVar[str]
@@ -55,6 +57,7 @@ class System(ABC):
     variant_of: ClassVar[str | None] = None
     triages: ClassVar[bool] = False
     measures_ceilings: ClassVar[bool] = True
+    options: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
     def __init__(self, launch: Launch) -> None:
@@ -67,6 +70,14 @@ class System(ABC):
     @abstractmethod
     def run(self, trial: Trial) -> SystemRun:
         """Run every prompt of the trial to its end."""
+
+    @classmethod  # noqa: B027 - most have nothing to refuse
+    def check(cls, options: Mapping[str, str]) -> None:
+        """Refuse options that cannot work, before anything is measured.
+
+        Raises:
+            PlanError: Something is missing or wrong.
+        """
 
     def processes(self) -> tuple[int, ...]:
         """Ids of processes that work for it and are no children of the worker, such as a server."""

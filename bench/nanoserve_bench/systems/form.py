@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nanoserve_bench.protocol import STAMPS
@@ -32,6 +32,12 @@ def flaws(system: type) -> Iterator[str]:
     unknown = [s for s in stamps if s not in STAMPS] if isinstance(stamps, tuple) else []
     if unknown:
         yield f"`stamps` names {_shown(unknown[0])}; a system can stamp {', '.join(STAMPS)}"
+
+    options = _value(system, "options")
+    if not isinstance(options, Mapping) or not all(
+        isinstance(text, str) for pair in options.items() for text in pair
+    ):
+        yield f"`options` is {_shown(options)}, not a mapping of keys to what they mean"
 
 
 _NOTHING = object()

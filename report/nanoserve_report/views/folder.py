@@ -159,7 +159,7 @@ def ledger(folder: Folder) -> Table | None:
 
 
 def sides(folder: Folder) -> Table | None:
-    """What each arm's workers reported, fact by fact; where the sides differ is marked."""
+    """What each arm's workers reported and were told; where the sides differ is marked."""
     if folder.results is None:
         return None
     by_arm: dict[str, list[SystemRow]] = defaultdict(list)
@@ -170,6 +170,9 @@ def sides(folder: Folder) -> Table | None:
     libraries = sorted({name for pairs in reported for name in pairs})
     lines = [(name, [_reported(by_arm[arm], name) for arm in arms]) for name in LAUNCH_FACTS]
     lines += [(name, [_library(by_arm[arm], name) for arm in arms]) for name in libraries]
+    told = {a.name: {o.name: o.value for o in a.options} for a in folder.results.plan.arms}
+    options = sorted({name for arm in arms for name in told[arm]})
+    lines += [(f"told: {name}", [told[arm].get(name) for arm in arms]) for name in options]
     rows: list[tuple[Cell, ...]] = []
     for name, values in lines:
         differs = len(set(values)) > 1
@@ -181,7 +184,7 @@ def sides(folder: Folder) -> Table | None:
             )
         )
     return Table(
-        caption="What the workers of each arm reported, and where they differ",
+        caption="What the workers of each arm reported and were told, and where they differ",
         columns=text_columns("fact", *arms, "sides"),
         rows=tuple(rows),
     )

@@ -108,12 +108,12 @@ def _stopped_early(evidence: Evidence, inspection: Inspection, count: int) -> No
 
 
 def headline_half_width(pairs: Iterable[Pair]) -> float | None:
-    """The widest relative half-width among the speedups over rivals, which decides when to stop.
+    """The widest relative half-width among the speedups, which decides when to stop.
 
-    None where it is unknown, which is never narrow: there is no rival, a pair has fewer than two
-    blocks, or a block whose runs carry no ratio.
+    None where it is unknown, which is never narrow: there is neither a rival nor another revision,
+    a pair has fewer than two blocks, or a block whose runs carry no ratio.
     """
-    widths = [_half_width(pair) for pair in pairs if pair.kind == "rival"]
+    widths = [_half_width(pair) for pair in pairs if pair.kind in {"rival", "revision"}]
     known = [width for width in widths if width is not None]
     return max(known) if known and len(known) == len(widths) else None
 
