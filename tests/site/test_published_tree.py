@@ -29,6 +29,9 @@ PAGES = (
     "results/rules/pair005/",
     "how-to-read/",
     "methodology/",
+    "tour/",
+    "tour/scheduler/",
+    "tour/kernels/tile-h/",
 )
 
 

@@ -56,8 +56,10 @@ def site_root(tmp: Path) -> Path:
     """A clone in which versions can be published: the hand-written site, and nothing generated."""
     root = tmp / "clone"
     shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=shutil.ignore_patterns("results"))
-    theme = "report/nanoserve_report/theme"
-    shutil.copytree(REPOSITORY / theme, root / theme)
+    unwanted = shutil.ignore_patterns("*.so", "__pycache__")
+    for folder in ("report/nanoserve_report/theme", "report/hooks", "engine/nanoserve"):
+        shutil.copytree(REPOSITORY / folder, root / folder, ignore=unwanted)
+    shutil.copy(REPOSITORY / "engine/tour.toml", root / "engine")
     shutil.copy(REPOSITORY / "mkdocs.yml", root)
     subprocess.run(["git", "init", "-q", "-b", "main"], cwd=root, check=True)
     return root
