@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.errors import PlanError
+from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
     Arm,
@@ -37,7 +36,6 @@ QUICK_BLOCKS = 2
 MOST_RERUNS_SHARE = 4
 """One block in so many, rounded up, may be run again because of contention."""
 
-T = TypeVar("T")
 FindSystem = Callable[[str], type[System]]
 
 
@@ -46,8 +44,10 @@ class Choices:
     """What the person at the command line chose; everything else is measured or derived.
 
     Attributes:
-        arms: Texts that `arms.parse_arm` reads; the first is the headline baseline. Where none of
-            the others runs the same, it takes part once more.
+        arms: Texts that `arms.parse_arm` reads.
+        baselines: Names of the arms that ratios are stated against, the headline's first; empty
+            takes the first arm alone. Where no other arm runs the same as a baseline, that baseline
+            takes part once more: each is measured against itself.
         workloads: Names of workloads.
         slots: Slot counts of concurrent systems; empty takes each workload's own.
         dtypes: Weights and activations.
@@ -59,6 +59,7 @@ class Choices:
     """
 
     arms: tuple[str, ...] = DEFAULT_ARMS
+    baselines: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ("day44",)
     slots: tuple[int, ...] = ()
     dtypes: tuple[str, ...] = ("float32",)
@@ -87,7 +88,9 @@ def build_plan(
         PlanError: What was chosen cannot be measured.
     """
     chosen = [parse_arm(arm) for arm in choices.arms]
-    chosen += _self_arm(chosen)
+    baselines = choices.baselines or (chosen[0].name,)
+    selves = _self_arms(chosen, baselines)
+    chosen += selves.values()
     _refuse_twice("arm", [choice.name for choice in chosen])
     systems = {choice.name: find_system(choice.system) for choice in chosen}
     arms = tuple(_arm(choice, systems[choice.name]) for choice in chosen)
@@ -105,7 +108,7 @@ def build_plan(
             model=model,
         )
     )
-    blocks = _blocks(choices)
+    blocks = stopping_rule(choices)
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -116,13 +119,13 @@ def build_plan(
         seed=choices.seed,
         decoding=DECODING,
         arms=arms,
-        headline_baseline=arms[0].name,
+        headline_baseline=baselines[0],
         devices=tuple(devices),
         skipped_devices=tuple(skipped_devices),
         dtypes=choices.dtypes,
         workloads=workloads,
         cells=cells,
-        comparisons=tuple(_comparisons(arms, systems, cells)),
+        comparisons=tuple(_comparisons(baselines, selves, arms, systems, cells)),
         blocks=blocks,
         orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
         acknowledged=_acknowledged(choices.acknowledged, cells),
@@ -143,14 +146,22 @@ def _arm(choice: ArmChoice, system: type[System]) -> Arm:
     )
 
 
-def _self_arm(chosen: Sequence[ArmChoice]) -> list[ArmChoice]:
-    """The baseline once more where no arm runs the same: without an A/A no ratio may be printed.
+def _self_arms(chosen: Sequence[ArmChoice], baselines: Sequence[str]) -> Mapping[str, ArmChoice]:
+    """Each baseline once more where no arm runs the same, by the baseline's name.
 
-    A variant is no stand-in: it is set against the baseline to learn what it costs.
+    Without an A/A no ratio may be printed. A variant is no stand-in: it is set against the baseline
+    to learn what it costs.
     """
-    baseline = chosen[0]
-    again = any(other.runs == baseline.runs for other in chosen[1:])
-    return [] if again else [dataclasses.replace(baseline, name=f"{baseline.name}-again")]
+    by_name = {choice.name: choice for choice in chosen}
+    _refuse_twice("baseline", baselines)
+    for name in baselines:
+        if name not in by_name:
+            raise PlanError(f"no arm is called {name!r}; there are: {', '.join(by_name)}")
+    return {
+        name: dataclasses.replace(by_name[name], name=f"{name}-again")
+        for name in baselines
+        if not any(other.name != name and other.runs == by_name[name].runs for other in chosen)
+    }
 
 
 def _refuse_twice(what: str, names: Sequence[str]) -> None:
@@ -187,7 +198,12 @@ def _workload(name: str, slots: tuple[int, ...]) -> WorkloadPlan:
     )
 
 
-def _blocks(choices: Choices) -> Blocks:
+def stopping_rule(choices: Choices) -> Blocks:
+    """The stopping rule that was chosen, with the blocks that may be run again.
+
+    Raises:
+        PlanError: It says nothing, or two things.
+    """
     least, most = choices.least_blocks, choices.most_blocks
     if not 1 <= least <= most:
         raise PlanError(f"at least {least} and at most {most} blocks: no number is both")
@@ -254,32 +270,51 @@ def _acknowledged(
 
 
 def _comparisons(
-    arms: Sequence[Arm], systems: Mapping[str, type[System]], cells: Sequence[Cell]
+    baselines: Sequence[str],
+    selves: Mapping[str, ArmChoice],
+    arms: Sequence[Arm],
+    systems: Mapping[str, type[System]],
+    cells: Sequence[Cell],
 ) -> Iterator[PlannedComparison]:
-    """Every other arm's cells against the headline baseline's on the same ground.
+    """Every other arm's cells against each baseline's on the same ground.
 
     A serial baseline has one cell there; a concurrent one is met at the same slots, by a serial
-    candidate at its one slot.
+    candidate at its one slot. A baseline is no candidate of a later one, and what was added as a
+    baseline's own A/A meets no other baseline.
     """
-    baseline, by_name = arms[0], {arm.name: arm for arm in arms}
+    own_arms = {again.name: name for name, again in selves.items()}
+    for index, baseline in enumerate(baselines):
+        others = [
+            cell
+            for cell in cells
+            if cell.arm not in baselines[: index + 1]
+            and own_arms.get(cell.arm, baseline) == baseline
+        ]
+        own = [cell for cell in cells if cell.arm == baseline]
+        yield from _against(own, others, {arm.name: arm for arm in arms}, systems)
+
+
+def _against(
+    own: Sequence[Cell],
+    others: Sequence[Cell],
+    arms: Mapping[str, Arm],
+    systems: Mapping[str, type[System]],
+) -> Iterator[PlannedComparison]:
+    """The cells of one baseline, and those that are set against them."""
 
     def ground(cell: Cell) -> tuple[str, str, str]:
         return cell.device, cell.dtype, cell.workload
 
-    serial = systems[baseline.name].shape is Shape.SERIAL
-    references = {
-        (*ground(cell), None if serial else cell.slots): cell
-        for cell in cells
-        if cell.arm == baseline.name
-    }
-    for cell in cells:
+    serial = any(systems[cell.arm].shape is Shape.SERIAL for cell in own)
+    references = {(*ground(cell), None if serial else cell.slots): cell for cell in own}
+    for cell in others:
         reference = references.get((*ground(cell), None if serial else cell.slots))
-        if cell.arm == baseline.name or reference is None:
+        if reference is None:
             continue
         yield PlannedComparison(
             baseline=reference.id,
             candidate=cell.id,
-            kind=_kind(by_name[baseline.name], by_name[cell.arm], systems),
+            kind=_kind(arms[reference.arm], arms[cell.arm], systems),
         )
 
 
@@ -290,34 +325,3 @@ def _kind(baseline: Arm, candidate: Arm, systems: Mapping[str, type[System]]) ->
         return "rival"
     told = [(arm.revision, frozenset(arm.options)) for arm in (baseline, candidate)]
     return "self" if told[0] == told[1] else "revision"
-
-
-def orders(cells: Sequence[Cell], blocks: int, seed: int) -> Iterator[tuple[str, ...]]:
-    """The order of the cells in every block that may run.
-
-    Blocks come in pairs, a random order and its mirror image: in every pair each cell comes
-    before each other one once, and the mean place of all cells is the same, so that neither an
-    order nor a drift favours a side. Cells of one device and dtype stay together, because they
-    share the time in which their workers are up.
-    """
-    groups: dict[tuple[str, str], list[str]] = {}
-    for cell in cells:
-        groups.setdefault((cell.device, cell.dtype), []).append(cell.id)
-    order: list[str] = []
-    for block in range(blocks):
-        if block % 2 == 0:
-            source = random.Random(f"{seed}/order/{block}")  # noqa: S311 - nothing secret
-            order = [
-                cell
-                for group in _shuffled(groups, source)
-                for cell in _shuffled(groups[group], source)
-            ]
-        else:
-            order = order[::-1]
-        yield tuple(order)
-
-
-def _shuffled(items: Iterable[T], source: random.Random) -> list[T]:
-    """The same for the same seed on every Python: of all methods only `random` is promised."""
-    keyed = [(source.random(), index, item) for index, item in enumerate(items)]
-    return [item for _, _, item in sorted(keyed, key=lambda entry: entry[:2])]

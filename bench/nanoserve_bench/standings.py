@@ -48,7 +48,11 @@ def _systems_table(verdict: Verdict, cells: list[Cell], title: str, *, baseline:
     for name in ("tok/s", "speedup", "batch", "per slot-second", "queue share"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("verdict")
-    comparisons = {comparison.candidate.id: comparison for comparison in verdict.comparisons}
+    comparisons = {
+        comparison.candidate.id: comparison
+        for comparison in verdict.comparisons
+        if comparison.baseline.arm == baseline
+    }
     for cell in cells:
         row = _system_row(verdict, cell, comparisons, baseline=baseline)
         table.add_row(f"{cell.arm}, {cell.slots}", *row)

@@ -13,13 +13,12 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
 
-from nanoserve_bench import documents
+from nanoserve_bench import documents, stopping
 from nanoserve_bench.block import BlockRun, Study
 from nanoserve_bench.contention import contention
 from nanoserve_bench.errors import BenchError, PlanError
@@ -30,6 +29,7 @@ from nanoserve_bench.results import MANIFEST, PLAN, ResultSet, read
 from nanoserve_bench.schema import TrialRow
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.rules.stat_blocks import headline_half_width
+from nanoserve_bench.stopping import NextBlock, RanBlock
 from nanoserve_bench.summary import summarise
 from nanoserve_bench.writer import ResultsWriter
 
@@ -40,59 +40,18 @@ SAME_FACTS = ("sources", "threads", "model_source")
 matter, and is recorded)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NextBlock:
-    """The block to run next.
-
-    Attributes:
-        number: Its number in the files, counted from 0.
-        replaces: The contended block that it runs again; None for a fresh one.
-        ordinal: For people: counted from 1 over fresh blocks, and kept when one is run again.
-        left: Blocks that are left, this one included, if no interval gets narrow enough before.
-    """
-
-    number: int
-    replaces: int | None
-    ordinal: int
-    left: int
-
-
 def next_block(plan: Plan, trials: Sequence[TrialRow], *, narrow_enough: bool) -> NextBlock | None:
-    """What the declared stopping rule asks for; None when the sweep is done.
-
-    First the least number of blocks. Then every contended block is run again, within the limit.
-    Then further blocks, until the intervals are narrow enough or there are the most.
-    """
-    replaced_by = {trial.block: trial.replaces for trial in trials}
-    fresh = [block for block, replaces in replaced_by.items() if replaces is None]
-    number = len(replaced_by)
-    following = NextBlock(
-        number=number,
-        replaces=None,
-        ordinal=len(fresh) + 1,
-        left=plan.blocks.most - len(fresh),
-    )
-    if len(fresh) < plan.blocks.least:
-        return following
-    replaced = set(replaced_by.values())
-    contended = sorted(
-        block
-        for block in replaced_by
-        if block not in replaced and contended_by(trials, block) is not None
-    )
-    if contended and number - len(fresh) < plan.blocks.most_reruns:
-        first = contended[0]
-        while (earlier := replaced_by[first]) is not None:
-            first = earlier
-        return NextBlock(
-            number=number,
-            replaces=contended[0],
-            ordinal=sorted(fresh).index(first) + 1,
-            left=plan.blocks.most - len(fresh) + 1,
+    """What the declared stopping rule asks for after these trials; None when the sweep is done."""
+    replaces = {trial.block: trial.replaces for trial in trials}
+    ran = [
+        RanBlock(
+            number=block,
+            replaces=replaced,
+            contended=contended_by(trials, block) is not None,
         )
-    if len(fresh) < plan.blocks.most and not narrow_enough:
-        return following
-    return None
+        for block, replaced in replaces.items()
+    ]
+    return stopping.next_block(plan.blocks, ran, narrow_enough=narrow_enough)
 
 
 def contended_by(trials: Iterable[TrialRow], block: int) -> str | None:

@@ -9,8 +9,9 @@ import pytest
 
 from nanoserve_bench import systems
 from nanoserve_bench.errors import PlanError
+from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import AcknowledgedRefusal, Plan, SkippedDevice
-from nanoserve_bench.planning import Choices, build_plan, orders
+from nanoserve_bench.planning import Choices, build_plan
 from nanoserve_bench.soundness.rules.report_form import READ_RULES
 
 
@@ -90,6 +91,48 @@ def test_a_baseline_that_would_stand_alone_takes_part_once_more() -> None:
     plan = plan_of(Choices(arms=("base=hf-generate", "nanoserve")))
     assert [(arm.name, arm.system) for arm in plan.arms][-1] == ("base-again", "hf-generate")
     assert plan.headline_baseline == "base"
+
+
+def test_every_baseline_is_measured_against_itself() -> None:
+    """Two baselines: each gets its own A/A, and meets every arm that is neither."""
+    plan = plan_of(
+        Choices(
+            arms=("nanoserve", "other=hf-generate-untimed", "hf-generate"),
+            baselines=("hf-generate", "nanoserve"),
+            slots=(1, 2),
+        )
+    )
+    assert plan.headline_baseline == "hf-generate"
+    assert [arm.name for arm in plan.arms][3:] == ["hf-generate-again", "nanoserve-again"]
+    pairs = [
+        (c.baseline.split("/")[0], c.candidate.split("/")[0], c.candidate.split("/")[3], c.kind)
+        for c in plan.comparisons
+    ]
+    assert pairs == [
+        ("hf-generate", "nanoserve", "1", "rival"),
+        ("hf-generate", "nanoserve", "2", "rival"),
+        ("hf-generate", "other", "1", "self"),
+        ("hf-generate", "hf-generate-again", "1", "self"),
+        ("nanoserve", "other", "1", "rival"),
+        ("nanoserve", "nanoserve-again", "1", "self"),
+        ("nanoserve", "nanoserve-again", "2", "self"),
+    ]
+
+
+def test_two_arms_of_a_baselines_system_need_no_third() -> None:
+    arms = ("hf-generate", "b=hf-generate", "nanoserve", "mine=nanoserve")
+    plan = plan_of(Choices(arms=arms, baselines=("hf-generate", "mine")))
+    assert len(plan.arms) == 4
+    kinds = {
+        (c.baseline.split("/")[0], c.candidate.split("/")[0]): c.kind for c in plan.comparisons
+    }
+    assert kinds == {
+        ("hf-generate", "b"): "self",
+        ("hf-generate", "nanoserve"): "rival",
+        ("hf-generate", "mine"): "rival",
+        ("mine", "b"): "rival",
+        ("mine", "nanoserve"): "self",
+    }
 
 
 def test_a_concurrent_baseline_is_met_at_the_same_slots() -> None:
@@ -182,6 +225,8 @@ def test_only_a_refusal_of_a_cell_or_pair_can_be_acknowledged(rule: str, message
         (lambda: Choices(arms=("a\tb=nanoserve",)), "its name holds a control character"),
         (lambda: Choices(arms=("nanoserve", "nanoserve")), "arm 'nanoserve' is there twice"),
         (lambda: Choices(arms=("hf-continuous",)), "can measure what the device does at best"),
+        (lambda: Choices(baselines=("vllm",)), "no arm is called 'vllm'; there are: hf-generate"),
+        (lambda: Choices(baselines=("nanoserve", "nanoserve")), "baseline 'nanoserve' is there"),
         (lambda: Choices(workloads=("day45",)), "no workload is called 'day45'"),
         (lambda: Choices(workloads=("day44", "day44")), "is there twice"),
         (lambda: Choices(dtypes=("float32", "float32")), "is there twice"),

@@ -65,9 +65,16 @@ Exit codes
     multiple=True,
     metavar=FORM,
     help="A system that takes part, under a name of its own, with what it is told (`systems` lists "
-    "the options); give several. The first is the "
-    "baseline of all ratios, and takes part once more where no other arm is the same system: "
-    f"that A/A shows the noise. [default: {', '.join(DEFAULT_ARMS)}]",
+    f"the options); give several. [default: {', '.join(DEFAULT_ARMS)}]",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="NAME",
+    help="An arm that ratios are stated against; give several, the headline's first. Each takes "
+    "part once more where no other arm is the same: that A/A shows the noise. [default: the "
+    "first arm]",
 )
 @click.option(
     "--workload",
@@ -147,6 +154,7 @@ def sweep(
     *,
     model: str,
     arms: tuple[str, ...],
+    baselines: tuple[str, ...],
     workloads: tuple[str, ...],
     slots: tuple[int, ...],
     wanted: tuple[str, ...],
@@ -182,6 +190,7 @@ def sweep(
     least = blocks or (QUICK_BLOCKS if quick else DEFAULT_BLOCKS)
     choices = Choices(
         arms=arms or DEFAULT_ARMS,
+        baselines=baselines,
         workloads=FULL if full else workloads or ("day44",),
         slots=slots,
         dtypes=dtypes or ("float32",),
