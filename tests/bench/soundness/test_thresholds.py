@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nanoserve_bench.soundness import Verdict, judge_path
+from nanoserve_bench.soundness import SoundCell, SoundComparison, Verdict, judge_path
 from nanoserve_bench.soundness.rules.run_ceiling import LEAST_BUFFER, MARGIN, MOST_SPREAD
 from nanoserve_bench.soundness.rules.run_requests import declared_eos
 from nanoserve_bench.soundness.rules.stat_contention import LEAST_CPU_SHARE
@@ -189,6 +189,31 @@ def test_a_first_block_that_is_faster_is_no_cold_start(tmp_path: Path) -> None:
         step_ms=lambda trial, rows: (34.0 + 3 * rows) * (0.8 if trial.block == 0 else 1),
     )
     assert codes(made, tmp_path) == set()
+
+
+def test_an_outlier_is_flagged_and_never_dropped(tmp_path: Path) -> None:
+    """A block 30 % slower than the rest keeps its part in the cell and in its ratio."""
+
+    def cell_of(slower: float, name: str) -> tuple[Verdict, SoundCell]:
+        made = rerun(
+            study(),
+            [engine(4)],
+            step_ms=lambda trial, rows: (34.0 + 3 * rows) * (slower if trial.block == 5 else 1),
+        )
+        found = verdict(made, tmp_path / name)
+        cell = found.cells[engine(4)]
+        assert found.ok
+        assert isinstance(cell, SoundCell)
+        return found, cell
+
+    _, steady = cell_of(1.0, "steady")
+    found, cell = cell_of(1.3, "outlying")
+    assert (steady.outliers, cell.outliers) == ((), (5,))
+    assert cell.throughput.n == len(cell.runs) == 8
+    assert cell.throughput.point == pytest.approx(steady.throughput.point / 1.3 ** (1 / 8))
+    (pair,) = (p for p in found.comparisons if p.candidate.id == engine(4))
+    assert isinstance(pair, SoundComparison)
+    assert 5 in pair.pairs
 
 
 def test_the_first_block_is_held_against_the_prediction_interval_of_the_others() -> None:
