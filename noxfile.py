@@ -205,6 +205,16 @@ def report(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def calibrate(session: nox.Session) -> None:
+    """Simulate whole studies from the recorded noise again; `-- --help` lists what can be chosen.
+
+    Without arguments it reproduces bench/calibration to the byte.
+    """
+    _install_report(session)
+    session.run("nanoserve-bench", "calibrate", *session.posargs)
+
+
+@nox.session(default=False)
 def serve(session: nox.Session) -> None:
     """Build the site, unsound or not, and show it at http://localhost:8000 until interrupted."""
     _install_report(session)

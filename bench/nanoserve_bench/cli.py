@@ -9,6 +9,7 @@ import sys
 
 import click
 
+from nanoserve_bench.commands.calibrate import calibrate
 from nanoserve_bench.commands.check import check
 from nanoserve_bench.commands.perf import perf
 from nanoserve_bench.commands.rules import explain, rules
@@ -26,7 +27,7 @@ def cli() -> None:
     """Measure LLM engines against each other, and print only what is sound."""
 
 
-for command in (sweep, check, rules, explain, systems, perf, soak):
+for command in (sweep, check, rules, explain, systems, perf, soak, calibrate):
     cli.add_command(command)
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
 
-from scipy.special import stdtr, stdtrit
+from scipy.special import betaincinv, stdtr, stdtrit
 
 CONFIDENCE = 0.95
 EQUIVALENCE = 0.03
@@ -138,6 +138,20 @@ def estimate_linear(
         confidence=confidence,
         scale="linear",
     )
+
+
+def share_interval(hits: int, of: int, *, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The exact interval of a share (Clopper and Pearson), for counts such as simulated studies.
+
+    Raises:
+        ValueError: The hits are not among so many.
+    """
+    if not 0 <= hits <= of or of == 0:
+        raise ValueError(f"{hits} of {of} is no share")
+    tail = (1 - confidence) / 2
+    low = 0.0 if hits == 0 else float(betaincinv(hits, of - hits + 1, tail))
+    high = 1.0 if hits == of else float(betaincinv(hits + 1, of - hits, 1 - tail))
+    return low, high
 
 
 def geometric_mean(values: Sequence[Fraction | float]) -> float:

@@ -44,7 +44,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_the_commands_of_the_design(run: Run) -> None:
     code, text = run("--help")
     assert code == 0
-    for name in ("sweep", "check", "rules", "explain", "systems"):
+    for name in ("sweep", "check", "rules", "explain", "systems", "calibrate"):
         assert f"\n  {name} " in text
 
 

@@ -15,11 +15,11 @@ import nox.registry
 import pytest
 
 SESSIONS = (
-    *("build", "bench", "perf", "soak", "report", "scale", "serve", "publish"),
-    *("tests", "lint", "types"),
+    *("build", "bench", "perf", "soak", "report", "calibrate", "scale", "serve"),
+    *("publish", "tests", "lint", "types"),
 )
 NAMED = re.compile(r"\bnox -s ((?:[a-z]+ )*[a-z]+)(?=[`\n\'\")]| --| +#| &&|$)")
-TORCH_FREE = ("report", "scale", "serve", "publish", "lint")
+TORCH_FREE = ("report", "calibrate", "scale", "serve", "publish", "lint")
 
 
 @dataclass
