@@ -155,10 +155,15 @@ def unsound_message(study: Study) -> str:
             "nothing to show: there is no results folder.\n"
             "First: measure with `nanoserve-bench sweep`."
         )
+    calibrations = [
+        f"calibration {item.name}: {problem}"
+        for item in study.refused_calibrations
+        for problem in item.problems
+    ]
     found = [(folder, finding) for folder in study.folders for finding in folder.refusing]
     if not found:
-        return ""
-    lines = [f"{len(found)} finding(s) that no plan acknowledges:"]
+        return "\n".join(calibrations)
+    lines = [*calibrations, f"{len(found)} finding(s) that no plan acknowledges:"]
     lines += [f"  {folder.name}: {finding}" for folder, finding in found[:MOST_LINES]]
     if len(found) > MOST_LINES:
         lines.append(f"  and {len(found) - MOST_LINES} more, all on the page of refusals")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from nanoserve_bench.calibration.records import Share
 from nanoserve_bench.statistics import Estimate
 
 DASH = "\N{EM DASH}"
@@ -73,6 +74,12 @@ def percent(estimate: Estimate) -> Shown:
     """A share, in percent."""
     point, low, high = (100 * value for value in (estimate.point, estimate.low, estimate.high))
     return _shown(point, low, high, "%", 1)
+
+
+def simulated(share: Share) -> Shown:
+    """A share of simulated studies, in percent, with its Monte Carlo interval."""
+    low, high = share.interval
+    return _shown(100 * share.point, 100 * low, 100 * high, "%", 1)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

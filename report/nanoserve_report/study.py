@@ -35,6 +35,10 @@ from nanoserve_bench.soundness import (
     judge_path,
 )
 from nanoserve_bench.soundness.rules.pair_libraries import parse_libraries
+from nanoserve_report.calibrations import AnyCalibration, RefusedCalibration, judged
+
+CALIBRATION = "calibration"
+"""Name of the folder beside the results root that holds the calibrations."""
 
 AnyCell = SoundCell | RefusedCell
 AnyComparison = SoundComparison | RefusedComparison
@@ -304,14 +308,27 @@ class DevicePage:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Every folder of a results root, judged; oldest first, unreadable ones before all."""
+    """Every folder of a results root, judged; oldest first, unreadable ones before all.
+
+    `calibrations` are those that stand in the folder `calibration` beside the root.
+    """
 
     folders: tuple[Folder, ...]
+    calibrations: tuple[AnyCalibration, ...] = ()
 
     @property
     def ok(self) -> bool:
         """Whether there is something to publish and nothing refused that was not acknowledged."""
-        return bool(self.folders) and all(folder.verdict.ok for folder in self.folders)
+        return (
+            bool(self.folders)
+            and all(folder.verdict.ok for folder in self.folders)
+            and not self.refused_calibrations
+        )
+
+    @property
+    def refused_calibrations(self) -> tuple[RefusedCalibration, ...]:
+        """The calibrations that no longer stand for what they were made of."""
+        return tuple(item for item in self.calibrations if isinstance(item, RefusedCalibration))
 
     @property
     def findings(self) -> tuple[tuple[Folder, Finding], ...]:
@@ -387,7 +404,10 @@ def load(root: Path) -> Study:
         if path.is_dir() or path.is_symlink()
     ]
     folders.sort(key=lambda folder: (folder.created_at, folder.name))
-    return Study(folders=tuple(folders))
+    verdicts = {folder.verdict.run_id: folder.verdict for folder in folders}
+    return Study(
+        folders=tuple(folders), calibrations=judged(root.absolute().parent / CALIBRATION, verdicts)
+    )
 
 
 def _setting(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting:

@@ -27,6 +27,7 @@ ALWAYS = (
     "results/rules/index.md",
     "results/environment.md",
     "results/self.md",
+    "results/calibration.md",
     "results/claims.md",
     "results/what-if.md",
 )

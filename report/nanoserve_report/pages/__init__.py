@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from nanoserve_report.book import Book
-from nanoserve_report.pages import assets, devices, evidence, overview, runs, whatif
+from nanoserve_report.pages import (
+    assets,
+    calibration,
+    devices,
+    evidence,
+    overview,
+    runs,
+    whatif,
+)
 from nanoserve_report.study import Study
 
 
@@ -22,4 +30,5 @@ def compose(study: Study) -> Book:
     runs.write(book, study)
     whatif.write(book, study)
     evidence.write(book, study)
+    calibration.write(book, study)
     return book

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nanoserve_bench.results import MANIFEST, PLAN
+from nanoserve_bench.plan import Blocks
+from nanoserve_bench.results import MANIFEST, PLAN, ResultSet
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import Acknowledged, RuleOutcome
 from nanoserve_report import backing, numbers
@@ -78,11 +79,32 @@ def facts_line(folder: Folder) -> str:
     revision = "an unknown revision" if plan.revision is None else f"revision {plan.revision[:12]}"
     dirty = " with uncommitted changes" if plan.dirty else ""
     return (
-        f"Planned {plan.created_at} at {revision}{dirty}; seed {plan.seed}; "
-        f"{numbers.count(folder.results.manifest.blocks_done, 'block')} done of at least "
-        f"{plan.blocks.least} and at most {plan.blocks.most}; "
+        f"Planned {plan.created_at} at {revision}{dirty}; seed {plan.seed}; orders of all blocks "
+        f"fixed beforehand; stopping rule: {stopping_rule(plan.blocks)}; "
+        f"{numbers.count(folder.results.manifest.blocks_done, 'block')} done"
+        f"{_run_again(folder.results)}; "
         f"{numbers.count(len(folder.results.manifest.ledger), 'start')} in the ledger."
     )
+
+
+def stopping_rule(blocks: Blocks) -> str:
+    """What the plan declared, in words."""
+    again = f"at most {numbers.count(blocks.most_reruns, 'contended block')} run again"
+    if blocks.target_half_width is None:
+        return f"{numbers.count(blocks.most, 'block')}, {again}"
+    return (
+        f"{blocks.least} to {numbers.count(blocks.most, 'block')}, until the widest headline "
+        f"interval reaches {100 * blocks.target_half_width:g} % to each side, {again}"
+    )
+
+
+def _run_again(results: ResultSet) -> str:
+    """Which blocks were run again for contention; empty where none was."""
+    replaced = sorted({t.replaces for t in results.trials if t.replaces is not None})
+    if not replaced:
+        return ""
+    listed = numbers.enumerate_words([str(block) for block in replaced])
+    return f", of which {'block' if len(replaced) == 1 else 'blocks'} {listed} run again"
 
 
 def acknowledged(entries: tuple[Acknowledged, ...]) -> list[dict[str, str]]:

@@ -1,0 +1,193 @@
+"""The calibration page: numbers from a record that stands, and none from one that does not."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nanoserve_bench.calibration import document, noise, simulate
+from nanoserve_bench.calibration.records import Calibration
+from nanoserve_bench.soundness import judge_path
+from nanoserve_report import numbers
+from nanoserve_report.book import Book
+from nanoserve_report.calibrations import RefusedCalibration, SoundCalibration
+from nanoserve_report.cli import unsound_message
+from nanoserve_report.figures import calibration as figure
+from nanoserve_report.figures.svg import render
+from nanoserve_report.pages import calibration as pages
+from nanoserve_report.pages import compose
+from nanoserve_report.study import Study, load
+from support.report_studies import sweep, write
+
+PAGE = "results/calibration.md"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _eight_pairs_are_enough() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(noise, "LEAST_PAIRS", 8)
+        yield
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sound sweep of eight blocks, with its calibration beside it."""
+    folder = write(
+        tmp_path_factory.mktemp("calibrated") / "results",
+        sweep(0, step_ms=None),
+    )
+    verdicts = [judge_path(path) for path in sorted(folder.iterdir())]
+    order = simulate.Order(name="default", seed=1, studies=50)
+    record = simulate.calibrate(order, verdicts, tell=lambda _: None)
+    document.write(folder.parent / "calibration", record)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def study(root: Path) -> Study:
+    return load(root)
+
+
+@pytest.fixture(scope="module")
+def record(study: Study) -> Calibration:
+    (item,) = study.calibrations
+    assert isinstance(item, SoundCalibration)
+    return item.record
+
+
+@pytest.fixture(scope="module")
+def book(study: Study) -> Book:
+    return compose(study)
+
+
+def text_of(book: Book) -> str:
+    return book.files[PAGE].decode()
+
+
+def test_the_page_shows_every_rate_with_its_error(record: Calibration, book: Book) -> None:
+    text = text_of(book)
+    for row in record.outcomes:
+        for count in (row.faster, row.bare_faster, row.held, row.slot_held):
+            shown = numbers.simulated(row.share(count))
+            assert f">{shown.point}%</span>" in text
+            assert f">{shown.interval}</span>" in text
+    for interval in record.intervals:
+        assert interval.method in text
+    for item in record.inputs:
+        assert item.manifest_sha256 in text
+        assert f"bench/results/{item.run_id}" in text
+    assert "--studies 50 --seed 1" in text
+    assert f">{record.sources[0].pairs}</span>" in text
+    assert pages.target_words() in text
+
+
+def test_the_files_of_the_record_can_be_downloaded(record: Calibration, book: Book) -> None:
+    for name, content in document.files_of(record).items():
+        assert book.files[f"results/calibration/{name}"].decode() == content
+    assert not [link for link in book.broken_links(Path("docs")) if link.page == PAGE]
+
+
+def test_the_figure_says_what_it_draws(record: Calibration) -> None:
+    drawing = figure.draw(record, record.sources[0])
+    rows = list(csv.DictReader(io.StringIO(drawing.to_csv())))
+    marks = 3 * sum(r.effect == 1 for r in record.outcomes)
+    marks += 2 * sum(r.effect != 1 for r in record.outcomes)
+    assert len(rows) == marks
+    called = [float(r["share"]) for r in rows if r["quantity"] == figure.CALLED]
+    assert called
+    for row in rows:
+        assert float(row["low"]) <= float(row["share"]) <= float(row["high"])
+    assert "Interval held the truth:" in drawing.alt
+    assert b"<svg" in render(drawing.figure)
+
+
+def test_a_source_that_was_always_refused_is_a_hole(record: Calibration) -> None:
+    nothing = {
+        field.name: 0
+        for field in dataclasses.fields(record.outcomes[0])
+        if field.name in {"faster", "slower", "no_difference", "undecided", "bare_faster",
+                          "bare_slower", "held", "batch_held", "slot_held", "system_held",
+                          "request_held"}
+    }  # fmt: skip
+    refused = tuple(
+        dataclasses.replace(
+            row, refused=row.studies, mean_blocks=None, mean_half_width=None, **nothing
+        )
+        for row in record.outcomes
+    )
+    changed = dataclasses.replace(record, outcomes=refused)
+    drawing = figure.draw(changed, changed.sources[0])
+    assert "Every study was refused" in drawing.alt
+    assert drawing.rows[0][-1] == "every study was refused"
+    book = Book()
+    item = SoundCalibration(name="default", folder=Path(), record=changed)
+    pages.write(book, Study(folders=(), calibrations=(item,)))
+    assert "every study was refused for contention" in text_of(book)
+
+
+def test_targets_met_and_missed_are_told_apart(record: Calibration) -> None:
+    assert "No source has enough pairs" in pages.standing(record)
+    facts = dataclasses.replace(record.sources[0], pairs=100)
+    good = tuple(
+        dataclasses.replace(row, refused=0, faster=0, slower=0, held=47) for row in record.outcomes
+    )
+    met = dataclasses.replace(record, sources=(facts,), outcomes=good)
+    assert "The targets are met by all 8 kinds of study" in pages.standing(met)
+    one = dataclasses.replace(good[0], held=45)
+    missed = dataclasses.replace(met, outcomes=(one, *good[1:]))
+    words = pages.standing(missed)
+    assert words.startswith("1 of 8 kinds of study miss a target: 8 blocks, drawn one by one")
+    assert "held 90.0%" in words
+
+
+def test_no_calibration_is_a_hole_with_what_to_do(one_book: Book) -> None:
+    assert "no calibration was made" in text_of(one_book)
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda f: (f / "default.csv").write_text("source\n"), "is not what follows"),
+        (lambda f: (f / "default.json").write_text("{}"), "has the schema None"),
+        (lambda f: (f / "other.csv").write_text("a\n"), "other.csv belongs to no calibration"),
+    ],
+)
+def test_a_refused_calibration_has_no_number_and_turns_the_light_red(
+    root: Path, record: Calibration, damage, reason: str
+) -> None:
+    folder = root.parent / "calibration"
+    kept = {path: path.read_bytes() for path in folder.iterdir()}
+    try:
+        damage(folder)
+        study = load(root)
+    finally:
+        for path in folder.iterdir():
+            path.unlink()
+        for path, content in kept.items():
+            path.write_bytes(content)
+    refused = [item for item in study.calibrations if isinstance(item, RefusedCalibration)]
+    assert reason in refused[0].problems[0]
+    assert not study.ok
+    assert reason in unsound_message(study)
+    book = Book()
+    pages.write(book, study)
+    text = text_of(book)
+    assert "is refused, and none of its numbers is shown" in text
+    if len(study.calibrations) == 1:
+        assert record.inputs[0].manifest_sha256 not in text
+
+
+def test_a_changed_input_makes_it_stale(root: Path, record: Calibration, tmp_path: Path) -> None:
+    """The same calibration beside other folders of the same names."""
+    other = write(tmp_path / "results", sweep(0, step_ms=None, spread=0.02))
+    document.write(tmp_path / "calibration", record)
+    found = load(other)
+    (item,) = found.calibrations
+    assert isinstance(item, RefusedCalibration)
+    assert "is another one now" in item.problems[0]
+    assert not found.ok
