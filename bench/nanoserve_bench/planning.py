@@ -95,6 +95,7 @@ def build_plan(
     systems = {choice.name: find_system(choice.system) for choice in chosen}
     arms = tuple(_arm(choice, systems[choice.name]) for choice in chosen)
     _refuse_without_ceilings(systems)
+    _refuse_several_grounds(systems, devices, choices.dtypes)
     workloads = tuple(_workload(name, choices.slots) for name in choices.workloads)
     _refuse_twice("workload", choices.workloads)
     _refuse_twice("dtype", choices.dtypes)
@@ -175,6 +176,17 @@ def _refuse_without_ceilings(systems: Mapping[str, type[System]]) -> None:
         raise PlanError(
             f"none of the arms ({', '.join(systems)}) can measure what the device does at best, "
             "and without it no run is judged: add hf-generate or nanoserve"
+        )
+
+
+def _refuse_several_grounds(
+    systems: Mapping[str, type[System]], devices: Sequence[str], dtypes: Sequence[str]
+) -> None:
+    fixed = [name for name, system in systems.items() if system.one_ground]
+    if fixed and len(devices) * len(dtypes) != 1:
+        raise PlanError(
+            f"arm {fixed[0]} computes on one device in one dtype, as it was started, and the study "
+            f"has {', '.join(devices)} in {', '.join(dtypes)}: choose with --device and --dtype"
         )
 
 

@@ -30,6 +30,15 @@ from nanoserve_bench.errors import RunUnsound
 NS_PER_S = 1_000_000_000
 
 
+DECLARED = "declared:"
+"""How a value begins that a person declared of what cannot be asked."""
+
+
+def undeclared(value: str) -> str:
+    """A value without the mark that it was declared: it is compared like any other."""
+    return value.removeprefix(DECLARED)
+
+
 class Shape(StrEnum):
     """How a system works through a workload, which decides what its run must prove."""
 
@@ -151,6 +160,9 @@ class RunRecord:
 class Settings:
     """What two sides must share for their speeds to be comparable; None is unknown.
 
+    A text may be `declared:<value>`: said by whoever started the sweep, of a system that cannot be
+    asked. It is shown so, and compared like any other.
+
     Attributes:
         machine: Fingerprint of the machine.
         device: Torch device name, such as `cpu` or `cuda:0`.
@@ -160,7 +172,7 @@ class Settings:
         weights: Digest of the canonical tensors, or `declared:<what>` for a converted form.
         tokenizer: Digest of the tokenizer, or `none` where prompts are ids and nothing is decoded.
         decoding: Canonical decoding settings, such as `greedy;ignore_eos`.
-        cache: Prefix cache state: `off` or `on`.
+        cache: Prefix cache state: `off` or `on`, or that as declared.
     """
 
     machine: str | None

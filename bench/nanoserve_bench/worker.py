@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from nanoserve_bench import protocol
+from nanoserve_bench.errors import BenchError
 from nanoserve_bench.meters import Meter
 from nanoserve_bench.protocol import (
     Ceilings,
@@ -61,6 +62,8 @@ class Session:
         """Carry out a request; whatever goes wrong is the answer."""
         try:
             return self._carry_out(request)
+        except BenchError as error:
+            return Failure(error=str(error))
         except Exception:  # noqa: BLE001 - a system may fail in any way, and the sweep must know
             return Failure(error=traceback.format_exc()[-_ERROR_CHARACTERS:])
 

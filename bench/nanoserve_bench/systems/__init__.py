@@ -45,6 +45,8 @@ class System(ABC):
         triages: Whether it can judge an output that differs from its own.
         measures_ceilings: Whether its worker can measure what the device does at best, which takes
             torch and the main thread.
+        one_ground: Whether it computes where it was started, whatever a launch says: a study of it
+            has one device and one dtype.
         options: What an arm can tell it (`--arm SYSTEM,KEY=VALUE`): each key, with what it means.
             A key `body.*` stands for all that begin with `body.`.
     """
@@ -57,6 +59,7 @@ class System(ABC):
     variant_of: ClassVar[str | None] = None
     triages: ClassVar[bool] = False
     measures_ceilings: ClassVar[bool] = True
+    one_ground: ClassVar[bool] = False
     options: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod
@@ -103,6 +106,7 @@ _BUILT_IN = tuple(
         ("hf-static-sorted", "hf_static:HfStaticSorted"),
         ("nanoserve", "nanoserve:Nanoserve"),
         ("nanoserve-torch", "nanoserve:NanoserveTorch"),
+        ("openai", "openai:OpenAi"),
     )
 )
 """The same as in the package's metadata: there in a checkout that is not installed, too."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nanoserve_bench.records import Settings, SystemRun
+from nanoserve_bench.records import Settings, SystemRun, undeclared
 from nanoserve_bench.soundness.rule import Flaw, PairRule
 
 
@@ -29,6 +29,8 @@ def _same(baseline: SystemRun, candidate: SystemRun, *names: str) -> Iterator[Fl
 
 def _known(settings: Settings, name: str) -> str | int | None:
     value: str | int | None = getattr(settings, name)
+    if isinstance(value, str) and name != "weights":
+        value = undeclared(value)
     return None if value in {"", "unknown"} else value
 
 
@@ -106,7 +108,8 @@ CACHE = PairRule(
     sentence="The prefix cache was off on both sides, or on and in the same state.",
     rationale=(
         "Several engines cache prompts by default. On one side only, it turns prefills into "
-        "look-ups; a blank where the state should stand is not an off."
+        "look-ups; a blank where the state should stand is not an off. Of a server that cannot be "
+        "asked, the state is declared beforehand, and shown as declared."
     ),
     remedy="Switch the prefix cache off on both sides, and let the system report its state.",
     check=_cache,

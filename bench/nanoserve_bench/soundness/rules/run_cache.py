@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nanoserve_bench.records import SystemRun
+from nanoserve_bench.records import SystemRun, undeclared
 from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, RunRule
 from nanoserve_bench.tables import Flags
 
 
 def _cache(run: SystemRun) -> Iterator[Flaw]:
-    state = run.settings.cache
+    state = undeclared(run.settings.cache or "unknown")
     for record in run.records:
         cached = record.cached_tokens
         if cached is None:
@@ -37,7 +37,7 @@ def _cache(run: SystemRun) -> Iterator[Flaw]:
 def _all_as_declared(profile: Profile) -> Flags:
     trials = profile.trials
     cached, told = trials.numbers("cached_tokens"), trials.known("cached_tokens")
-    on = profile.where([settings.cache == "on" for settings in profile.settings])
+    on = profile.where([undeclared(s.cache or "") == "on" for s in profile.settings])
     beyond = (cached < 0) | (cached > trials.prompt_lengths)
     return profile.none((on & ~told) | (told & beyond) | (told & (cached != 0) & ~on))
 
