@@ -160,6 +160,11 @@ def unsound_message(study: Study) -> str:
         for item in study.refused_calibrations
         for problem in item.problems
     ]
+    if study.bare and not calibrations and not any(f.refusing for f in study.folders):
+        return (
+            f"nothing to show: none of {len(study.folders)} results folder(s) has a sound cell.\n"
+            "First: measure with `nanoserve-bench sweep`."
+        )
     found = [(folder, finding) for folder in study.folders for finding in folder.refusing]
     if not found:
         return "\n".join(calibrations)

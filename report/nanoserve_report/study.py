@@ -11,11 +11,10 @@ the site shows in one place, and what the question "does it reproduce?" is asked
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from hashlib import sha256
 from pathlib import Path
 
 from nanoserve_bench.errors import BenchError
@@ -34,8 +33,10 @@ from nanoserve_bench.soundness import (
     Verdict,
     judge_path,
 )
-from nanoserve_bench.soundness.rules.pair_libraries import parse_libraries
+from nanoserve_report import retractions
 from nanoserve_report.calibrations import AnyCalibration, RefusedCalibration, judged
+from nanoserve_report.retractions import Retraction
+from nanoserve_report.setting import Setting, setting_of, slug
 
 CALIBRATION = "calibration"
 """Name of the folder beside the results root that holds the calibrations."""
@@ -54,52 +55,18 @@ class Status(StrEnum):
 
     SOUND = "sound"
     ACKNOWLEDGED = "sound, with acknowledged refusals"
+    RETRACTED = "retracted"
     REFUSED = "refused in part"
     UNREADABLE = "refused as a whole"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """What a sweep's numbers are of, and what ran; sweeps of one setting may stand side by side.
-
-    Attributes:
-        device: Torch device name.
-        dtype: Of weights and activations.
-        model: Name of the model.
-        workload: Name of the workload.
-        machine: Fingerprint of the machine.
-        threads: Compute threads that the workers reported.
-        versions: `name version` of every system in the plan and of every library in its workers.
-        code: Digest of the sources that measured, or the revision where no digest was recorded.
-    """
-
-    device: str
-    dtype: str
-    model: str
-    workload: str
-    machine: str
-    threads: tuple[int, ...]
-    versions: tuple[str, ...]
-    code: str
-
-    @property
-    def place(self) -> tuple[str, ...]:
-        """What a section is sorted by."""
-        return (self.device, self.dtype, self.model, self.workload, self.machine)
-
-    @property
-    def slug(self) -> str:
-        """Names it in anchors and file names: what ran stands in it as a digest."""
-        ran = sha256(repr((self.machine, self.threads, self.versions, self.code)).encode())
-        return slug(f"{self.workload}-{self.model}-{ran.hexdigest()[:8]}")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Folder:
-    """One results folder with its verdict."""
+    """One results folder with its verdict; of one that was retracted, no number is left."""
 
     name: str
     verdict: Verdict
+    retraction: Retraction | None = None
 
     @property
     def results(self) -> ResultSet | None:
@@ -113,12 +80,14 @@ class Folder:
 
     @property
     def refusing(self) -> tuple[Finding, ...]:
-        """The findings that no plan acknowledged."""
-        return self.verdict.unacknowledged
+        """The findings that no plan acknowledged, and that no retraction answers."""
+        return () if self.retraction is not None else self.verdict.unacknowledged
 
     @property
     def status(self) -> Status:
         """How it stands."""
+        if self.retraction is not None:
+            return Status.RETRACTED
         if self.results is None:
             return Status.UNREADABLE
         if not self.verdict.ok:
@@ -130,9 +99,14 @@ class Folder:
         """When its plan was written; empty where the plan cannot be read, which sorts first."""
         return "" if self.plan is None else self.plan.created_at
 
-    @cached_property
+    @property
     def sweeps(self) -> tuple[Sweep, ...]:
-        """One sweep per setting, in the order of the plan's cells."""
+        """What may be shown of it: one sweep per setting; nothing where it was retracted."""
+        return () if self.retraction is not None else self.measured
+
+    @cached_property
+    def measured(self) -> tuple[Sweep, ...]:
+        """One sweep per setting, in the order of the plan's cells, shown or not."""
         plan, results = self.plan, self.results
         if plan is None or results is None:
             return ()
@@ -144,7 +118,7 @@ class Folder:
                 folder=self,
                 plan=plan,
                 results=results,
-                setting=_setting(plan, results, cells),
+                setting=setting_of(plan, results, cells),
                 planned=tuple(cells),
             )
             for cells in grouped.values()
@@ -321,9 +295,14 @@ class Study:
         """Whether there is something to publish and nothing refused that was not acknowledged."""
         return (
             bool(self.folders)
-            and all(folder.verdict.ok for folder in self.folders)
+            and not any(folder.refusing for folder in self.folders)
             and not self.refused_calibrations
         )
+
+    @property
+    def bare(self) -> bool:
+        """Whether there is no sound cell in it anywhere."""
+        return not any(sweep.sound_cells for folder in self.folders for sweep in folder.sweeps)
 
     @property
     def refused_calibrations(self) -> tuple[RefusedCalibration, ...]:
@@ -391,6 +370,7 @@ def load(root: Path) -> Study:
 
     Raises:
         StudyError: `root` is not a folder.
+        RetractionError: Its list of retractions says something that is not so.
     """
     if not root.is_dir():
         raise StudyError(
@@ -398,48 +378,23 @@ def load(root: Path) -> Study:
             "bench/results"
         )
     entries: Iterable[Path] = (path for path in root.iterdir() if not path.name.startswith("."))
-    folders = [
-        Folder(name=path.name, verdict=judge_path(path))
+    verdicts = {
+        path.name: judge_path(path)
         for path in sorted(entries)
         if path.is_dir() or path.is_symlink()
+    }
+    retracted = retractions.read(
+        root,
+        {name: frozenset(f.rule for f in v.findings) for name, v in verdicts.items()},
+    )
+    folders = [
+        Folder(name=name, verdict=verdict, retraction=retracted.get(name))
+        for name, verdict in verdicts.items()
     ]
     folders.sort(key=lambda folder: (folder.created_at, folder.name))
-    verdicts = {folder.verdict.run_id: folder.verdict for folder in folders}
     return Study(
-        folders=tuple(folders), calibrations=judged(root.absolute().parent / CALIBRATION, verdicts)
+        folders=tuple(folders),
+        calibrations=judged(
+            root.absolute().parent / CALIBRATION, {v.run_id: v for v in verdicts.values()}
+        ),
     )
-
-
-def _setting(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting:
-    """The setting of cells of one device, dtype, model and workload."""
-    first, names = cells[0], {cell.arm for cell in cells}
-    launches = [
-        row for row in results.systems if (row.device, row.dtype) == (first.device, first.dtype)
-    ]
-    facts = {fact.name: fact.value for fact in results.manifest.facts}
-    versions = {
-        f"{arm.system} {arm.version}{f' at {arm.revision}' if arm.revision else ''}"
-        for arm in plan.arms
-        if arm.name in names
-    }
-    for row in launches:
-        libraries = parse_libraries(row.libraries)
-        versions |= {f"{name} {version}" for name, version in libraries.items()}
-    return Setting(
-        device=first.device,
-        dtype=first.dtype,
-        model=first.model,
-        workload=first.workload,
-        machine=results.manifest.machine,
-        threads=tuple(sorted({row.threads for row in launches if row.threads is not None})),
-        versions=tuple(sorted(versions)),
-        code=str(facts.get("sources") or plan.revision or ""),
-    )
-
-
-def slug(text: str) -> str:
-    """A name that can stand in a path and an anchor: lower case, digits, dots and hyphens."""
-    kept = "".join(
-        char if (char.isascii() and char.isalnum()) or char == "." else "-" for char in text.lower()
-    )
-    return "-".join(part for part in kept.split("-") if part) or "unnamed"

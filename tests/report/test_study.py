@@ -9,7 +9,8 @@ import pytest
 
 from nanoserve_bench.plan import Fact, SkippedDevice
 from nanoserve_report.pages import compose, parts
-from nanoserve_report.study import Status, Study, StudyError, load, slug
+from nanoserve_report.setting import slug
+from nanoserve_report.study import Status, Study, StudyError, load
 from support.report_studies import REFUSED_CELL, diverge, sweep, write
 
 

@@ -11,7 +11,8 @@ from nanoserve_report import backing, claims, numbers, source, wording
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, runs
-from nanoserve_report.study import Folder, Study, slug
+from nanoserve_report.setting import slug
+from nanoserve_report.study import Folder, Study
 from nanoserve_report.tables import Cell, Column, Table, Text, text_columns
 from nanoserve_report.views import common
 from nanoserve_report.views import folder as folder_tables
@@ -63,6 +64,7 @@ def _refused_folder(folder: Folder, linker: Linker) -> dict[str, Any]:
         "status": folder.status.value.capitalize(),
         "href": linker.to(common.run_page(folder.name)),
         "acknowledged": runs.acknowledged(folder.verdict.acknowledged),
+        "stamp": runs.stamp(folder),
         "findings": tables.findings(folder.verdict.findings, linker),
         "divergences": _divergences(folder),
     }
@@ -151,7 +153,7 @@ def _environment(book: Book, study: Study) -> None:
                 "anchor": slug(folder.name),
                 "machine": folder_tables.facts(folder.results.manifest.facts),
                 "sides": folder_tables.sides(folder),
-                "ceilings": folder_tables.ceilings(folder),
+                "ceilings": folder.retraction is None and folder_tables.ceilings(folder),
             }
             for folder in readable
             if folder.results is not None

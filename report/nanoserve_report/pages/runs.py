@@ -13,7 +13,8 @@ from nanoserve_report import backing, numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
-from nanoserve_report.study import Folder, Study, Sweep, slug
+from nanoserve_report.setting import slug
+from nanoserve_report.study import Folder, Study, Sweep
 from nanoserve_report.views import common
 from nanoserve_report.views import folder as tables
 from nanoserve_report.views import overview as overview_tables
@@ -36,12 +37,14 @@ def _page(book: Book, folder: Folder) -> None:
     linker = book.linker(path)
     verdict, outcomes = folder.verdict, backing.outcomes(folder)
     names = _files(book, folder, path.removesuffix(".md"))
+    shown = folder.retraction is None
     book.page(
         path,
         "run.md.jinja",
         linker,
         name=folder.name,
-        ok=verdict.ok,
+        tone=parts.tone(folder),
+        stamp=stamp(folder),
         status=folder.status.value,
         summary=summary(folder, outcomes),
         facts_line=facts_line(folder),
@@ -51,11 +54,20 @@ def _page(book: Book, folder: Folder) -> None:
         rules=tables.rules(outcomes, linker),
         machine=(False if folder.results is None else tables.facts(folder.results.manifest.facts)),
         sides=tables.sides(folder),
-        ceilings=tables.ceilings(folder),
+        ceilings=shown and tables.ceilings(folder),
         ledger=tables.ledger(folder),
-        contention=tables.contention(folder),
+        contention=shown and tables.contention(folder),
         files=tables.files(folder, linker, names) if names else False,
     )
+
+
+def stamp(folder: Folder) -> dict[str, Any] | None:
+    """Which rules took the numbers of a folder away, and the reason where it was retracted."""
+    if folder.retraction is not None:
+        return {"word": "Retracted", "rules": [folder.retraction.rule],
+                "reason": folder.retraction.reason}  # fmt: skip
+    rules = list(dict.fromkeys(finding.rule for finding in folder.refusing))
+    return {"word": "Refused", "rules": rules, "reason": ""} if rules else None
 
 
 def summary(folder: Folder, outcomes: tuple[RuleOutcome, ...]) -> str:
@@ -66,7 +78,7 @@ def summary(folder: Folder, outcomes: tuple[RuleOutcome, ...]) -> str:
         f"{numbers.count(len(outcomes), 'rule')} examined {examined:,} items and reported "
         f"{numbers.count(len(verdict.findings), 'finding')}."
     )
-    first = next(iter(verdict.unacknowledged), None)
+    first = next(iter(folder.refusing), None)
     hint = "" if first is None or not first.hint else f" First: {first.hint}"
     return f"{words}{hint}"
 

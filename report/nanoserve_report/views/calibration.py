@@ -13,7 +13,7 @@ from nanoserve_bench.calibration.records import (
 from nanoserve_bench.calibration.study import Arms
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
-from nanoserve_report.study import slug
+from nanoserve_report.setting import slug
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
 from nanoserve_report.views import common
 

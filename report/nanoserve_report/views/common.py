@@ -9,7 +9,7 @@ from nanoserve_bench.soundness import Finding, RuleOutcome
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
-from nanoserve_report.study import slug
+from nanoserve_report.setting import slug
 from nanoserve_report.tables import Cell, Hole, Num, Text
 
 Fact = str | float | bool | None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from nanoserve_bench.plan import Plan
 from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.soundness.rule import Rule
 from nanoserve_bench.statistics import Worth
 from nanoserve_report import claims, numbers, source
 from nanoserve_report.links import Linker
-from nanoserve_report.study import Folder, Status, Study, Sweep, slug
+from nanoserve_report.setting import slug
+from nanoserve_report.study import Folder, Status, Study, Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
 from nanoserve_report.views import common
 
@@ -15,6 +17,7 @@ NOT_MEASURED = Hole(reason="nothing sound was measured")
 STATUS_TONES = {
     Status.SOUND: "good",
     Status.ACKNOWLEDGED: "",
+    Status.RETRACTED: "bad",
     Status.REFUSED: "bad",
     Status.UNREADABLE: "bad",
 }
@@ -46,17 +49,25 @@ def _folder(folder: Folder, linker: Linker) -> tuple[Cell, ...]:
     if plan is None or folder.results is None:
         hole = Hole(reason="the folder cannot be read")
         return (name, status, hole, hole, hole, hole, findings)
+    if folder.retraction is not None:
+        hole = Hole(reason=f"retracted by {folder.retraction.rule}", href=href)
+        return (name, status, Text(text=planned(plan)), hole, hole, hole, findings)
     cells = sum(isinstance(cell, SoundCell) for cell in verdict.cells.values())
     pairs = sum(isinstance(pair, SoundComparison) for pair in verdict.comparisons)
     return (
         name,
         status,
-        Text(text=plan.created_at.partition("T")[0]),
+        Text(text=planned(plan)),
         common.whole(folder.results.manifest.blocks_done),
         Text(text=f"{cells} of {len(plan.cells)}"),
         Text(text=f"{pairs} of {len(plan.comparisons)}"),
         findings,
     )
+
+
+def planned(plan: Plan) -> str:
+    """The day on which a plan was written."""
+    return plan.created_at.partition("T")[0]
 
 
 def findings(items: tuple[Finding, ...], linker: Linker) -> Table:
