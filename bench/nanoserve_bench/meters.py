@@ -6,10 +6,11 @@ the figures of the whole machine), the value is None.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,27 +56,29 @@ def involuntary_switches() -> int | None:
     return resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
 
 
-def others_cpu_ns(roots: Iterable[int]) -> Mapping[tuple[int, float], int]:
-    """CPU time so far of processes and all that descend from them, by id and start time.
+def family_of(roots: Iterable[int]) -> tuple[psutil.Process, ...]:
+    """Processes and all that descend from them, but for this one itself.
 
-    Of this process itself the descendants alone. Who has ended, or may not be looked at, is absent.
+    Looks at every process of the machine, so it is done once, when a system has been loaded.
     """
-    found: dict[tuple[int, float], int] = {}
+    found: dict[int, psutil.Process] = {}
     for root in roots:
-        try:
+        with contextlib.suppress(psutil.Error):
             process = psutil.Process(root)
-            family = [process, *process.children(recursive=True)]
-        except psutil.Error:
-            continue
-        for member in family:
-            if member.pid == os.getpid():
-                continue
-            try:
-                times = member.cpu_times()
-                found[member.pid, member.create_time()] = int((times.user + times.system) * 1e9)
-            except psutil.Error:
-                continue
-    return found
+            found |= {member.pid: member for member in process.children(recursive=True)}
+            found[root] = process
+    found.pop(os.getpid(), None)
+    return tuple(found.values())
+
+
+def cpu_ns_of(processes: Iterable[psutil.Process]) -> int:
+    """CPU time so far of processes that are still there."""
+    total = 0.0
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system
+    return int(total * 1e9)
 
 
 class Meter:
@@ -83,16 +86,16 @@ class Meter:
 
     Args:
         device: Torch device name.
-        processes: Ids of processes whose work is the worker's, beside its own children: the server
-            that it asks. Their memory is not measured, and then the worker's alone would mislead.
+        helpers: Processes whose work is the worker's: its children, or the server that it asks.
+            Their memory is not measured, and then the worker's alone would mislead.
     """
 
-    def __init__(self, device: str, processes: Iterable[int] = ()) -> None:
+    def __init__(self, device: str, helpers: Sequence[psutil.Process] = ()) -> None:
         self._device = device
-        self._roots = (os.getpid(), *processes)
+        self._helpers = helpers
         self._peak_is_fresh = self._reset_peak()
         self._switches = involuntary_switches()
-        self._others = others_cpu_ns(self._roots)
+        self._helpers_ns = cpu_ns_of(helpers)
         self._machine = machine_times()
         self._cpu_ns = time.process_time_ns()
 
@@ -100,8 +103,8 @@ class Meter:
         """The differences since creation, and the highest memory in between."""
         cpu_ns = time.process_time_ns() - self._cpu_ns
         machine, switches = machine_times(), involuntary_switches()
-        others = others_cpu_ns(self._roots)
-        cpu_ns += sum(total - self._others.get(key, 0) for key, total in others.items())
+        # The kernel counts other processes in ticks, and one may have ended.
+        cpu_ns += max(0, cpu_ns_of(self._helpers) - self._helpers_ns)
         steal_ns = other_cpu_ns = None
         if machine is not None and self._machine is not None:
             steal_ns = machine.steal_ns - self._machine.steal_ns
@@ -114,7 +117,7 @@ class Meter:
             cpu_ns=cpu_ns,
             steal_ns=steal_ns,
             other_cpu_ns=other_cpu_ns,
-            peak_memory_bytes=self._peak() if self._peak_is_fresh and not others else None,
+            peak_memory_bytes=self._peak() if self._peak_is_fresh and not self._helpers else None,
         )
 
     def _device_memory(self) -> Any:

@@ -19,9 +19,11 @@ import traceback
 from collections.abc import Iterator
 from typing import TextIO
 
+import psutil
+
 from nanoserve_bench import protocol
 from nanoserve_bench.errors import BenchError
-from nanoserve_bench.meters import Meter
+from nanoserve_bench.meters import Meter, family_of
 from nanoserve_bench.protocol import (
     Ceilings,
     Close,
@@ -57,6 +59,7 @@ class Session:
     def __init__(self) -> None:
         self._system: System | None = None
         self._launch: Launch | None = None
+        self._helpers: tuple[psutil.Process, ...] = ()
 
     def answer(self, request: Request | Reply) -> Reply:
         """Carry out a request; whatever goes wrong is the answer."""
@@ -71,6 +74,7 @@ class Session:
         if isinstance(request, Launch):
             self._system = find(request.system)(request)
             self._launch = request
+            self._helpers = family_of((os.getpid(), *self._system.processes()))
             # What has been loaded stays; the collector need not walk it during a trial.
             gc.collect()
             gc.freeze()
@@ -87,9 +91,8 @@ class Session:
             return self._system.triage(request)
         raise protocol.ProtocolError(f"{type(request).__name__} is not a request")
 
-    @staticmethod
-    def _run(system: System, launch: Launch, trial: Trial) -> TrialResult:
-        meter = Meter(launch.device, system.processes())
+    def _run(self, system: System, launch: Launch, trial: Trial) -> TrialResult:
+        meter = Meter(launch.device, self._helpers)
         run = system.run(trial)
         return TrialResult(
             records=tuple(run.records),

@@ -275,13 +275,19 @@ class Mistyped(Fake):
 class Parental(Fake):
     """Lets a child process do the work."""
 
-    def run(self, trial: Trial) -> SystemRun:
-        work = "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True)\ninput()"
-        child = subprocess.Popen(
-            [sys.executable, "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    def __init__(self, launch: Launch) -> None:
+        super().__init__(launch)
+        work = "import time\ninput()\nwhile time.process_time() < 0.3: pass\nprint()\ninput()"
+        self.child = subprocess.Popen(
+            [sys.executable, "-u", "-c", work], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
-        assert child.stdout is not None
-        child.stdout.readline()
+
+    def run(self, trial: Trial) -> SystemRun:
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self.child.stdin.write(b"\n")
+        self.child.stdin.flush()
+        self.child.stdout.readline()
         return super().run(trial)
 
 

@@ -83,7 +83,10 @@ class System(ABC):
         """
 
     def processes(self) -> tuple[int, ...]:
-        """Ids of processes that work for it and are no children of the worker, such as a server."""
+        """Ids of processes that work for it and are no children of the worker, such as a server.
+
+        Asked for once, when the system has been loaded.
+        """
         return ()
 
     def triage(self, divergence: Divergence) -> Triage:
