@@ -155,7 +155,7 @@ class BlockRun:
             model_name=self._study.model.name,
             model_path=str(self._study.model.path),
             most_slots=max(cell.slots for cell in own),
-            longest=max(w.prompt_tokens + w.new_tokens for w in workloads),
+            longest=max(workload.longest for workload in workloads),
             options=arm.options,
         )
         self._progress.start(f"launching {arm.name} on {device}")
@@ -175,14 +175,17 @@ class BlockRun:
         return self._block * len(grounds) * len(plan.arms) + within
 
     def _run_cell(self, running: _Running, cell: Cell, *, warmup: bool = False) -> TrialResult:
-        workload, prompts = self._workloads[cell.workload], self._prompts[cell.workload]
+        prompts = self._prompts[cell.workload]
+        wanted = prompts.wanted
+        if warmup:
+            wanted = tuple(min(WARMUP_TOKENS, tokens) for tokens in wanted[: cell.slots])
         trial = Trial(
             slots=cell.slots,
             prompts=prompts.warmup[: cell.slots] if warmup else prompts.measured,
-            max_tokens=WARMUP_TOKENS if warmup else workload.new_tokens,
+            max_tokens=wanted,
         )
         self._progress.start(f"{'warming up' if warmup else 'running'} {cell.id}")
-        timeout_s = trial_timeout_s(len(trial.prompts) * trial.max_tokens)
+        timeout_s = trial_timeout_s(sum(trial.max_tokens))
         load_before = load_average()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         started_ns = time.monotonic_ns()

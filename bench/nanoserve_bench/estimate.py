@@ -82,7 +82,8 @@ def _rough(plan: Plan, cell: Cell, weight_bytes: int) -> float:
     step_s = weight_bytes / rate * (1 + ROW_SHARE * (cell.slots - 1))
     if cell.device != "cpu":
         step_s /= CARD_SPEEDUP
-    return -(-workload.requests // cell.slots) * workload.new_tokens * step_s
+    tokens = sum(one.new_tokens for one in workload.of_block(0))
+    return max(workload.new_tokens, -(-tokens // cell.slots)) * step_s
 
 
 def _earlier(folder: Path, model: str) -> Mapping[str, float]:

@@ -41,14 +41,51 @@ class Arm:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RequestLengths:
+    """How long one request is: tokens of its prompt, and tokens that are asked for."""
+
+    prompt_tokens: int
+    new_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadPlan:
-    """A workload and the slot counts at which concurrent systems run it."""
+    """A workload and the slot counts at which concurrent systems run it.
+
+    Attributes:
+        name: Unique in the plan.
+        requests: Requests of a block.
+        prompt_tokens: Of the longest prompt, which is every one where there are no `lengths`.
+        new_tokens: Asked for by the longest request, likewise.
+        slots: Slot counts.
+        lengths: One per request, where they differ. Those of block b begin at b x `requests`,
+            counted round: either all blocks have the same, or each its own.
+        prefix_tokens: Tokens with which all prompts of a block begin.
+        source: Where lengths come from: a distribution, or `sha256:<hex>` of a file; empty where
+            there are none.
+    """
 
     name: str
     requests: int
     prompt_tokens: int
     new_tokens: int
     slots: tuple[int, ...]
+    lengths: tuple[RequestLengths, ...] = ()
+    prefix_tokens: int = 0
+    source: str = ""
+
+    def of_block(self, block: int) -> tuple[RequestLengths, ...]:
+        """The lengths of a block's requests, in order."""
+        alike = RequestLengths(prompt_tokens=self.prompt_tokens, new_tokens=self.new_tokens)
+        known = self.lengths or (alike,)
+        first = block * self.requests
+        return tuple(known[(first + index) % len(known)] for index in range(self.requests))
+
+    @property
+    def longest(self) -> int:
+        """Most tokens of a request, prompt and output together."""
+        known = self.lengths or self.of_block(0)
+        return max((one.prompt_tokens + one.new_tokens for one in known), default=0)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -25,7 +25,8 @@ from nanoserve_bench.schema import SCHEMA_VERSION
 from nanoserve_bench.soundness.acknowledgement import STUDY_WIDE
 from nanoserve_bench.soundness.catalogue import CODES
 from nanoserve_bench.systems import System
-from nanoserve_bench.workload import WORKLOADS
+from nanoserve_bench.workload import planned
+from nanoserve_bench.workload_file import WorkloadFile
 
 DECODING = "greedy;ignore_eos"
 DEFAULT_ARMS = ("hf-generate", "hf-generate-again=hf-generate", "nanoserve")
@@ -48,7 +49,7 @@ class Choices:
         baselines: Names of the arms that ratios are stated against, the headline's first; empty
             takes the first arm alone. Where no other arm runs the same as a baseline, that baseline
             takes part once more: each is measured against itself.
-        workloads: Names of workloads.
+        workloads: Names of workloads, or of files of requests.
         slots: Slot counts of concurrent systems; empty takes each workload's own.
         dtypes: Weights and activations.
         least_blocks: Blocks that always run.
@@ -81,8 +82,9 @@ def build_plan(
     revision: str | None,
     dirty: bool | None,
     find_system: FindSystem,
+    files: Mapping[str, WorkloadFile] | None = None,
 ) -> Plan:
-    """Everything that the sweep will do, decided now.
+    """Everything that the sweep will do, decided now; `files` are workloads of one's own, by name.
 
     Raises:
         PlanError: What was chosen cannot be measured.
@@ -96,7 +98,11 @@ def build_plan(
     arms = tuple(_arm(choice, systems[choice.name]) for choice in chosen)
     _refuse_without_ceilings(systems)
     _refuse_several_grounds(systems, devices, choices.dtypes)
-    workloads = tuple(_workload(name, choices.slots) for name in choices.workloads)
+    blocks = stopping_rule(choices)
+    workloads = tuple(
+        _workload(name, choices, files, blocks=blocks.most + blocks.most_reruns)
+        for name in choices.workloads
+    )
     _refuse_twice("workload", choices.workloads)
     _refuse_twice("dtype", choices.dtypes)
     cells = tuple(
@@ -109,7 +115,6 @@ def build_plan(
             model=model,
         )
     )
-    blocks = stopping_rule(choices)
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -190,24 +195,22 @@ def _refuse_several_grounds(
         )
 
 
-def _workload(name: str, slots: tuple[int, ...]) -> WorkloadPlan:
-    if name not in WORKLOADS:
-        raise PlanError(f"no workload is called {name!r}; there are: {', '.join(WORKLOADS)}")
-    workload = WORKLOADS[name]
-    chosen = tuple(sorted(set(slots))) or workload.slots
-    for count in chosen:
+def _workload(
+    name: str, choices: Choices, files: Mapping[str, WorkloadFile] | None, *, blocks: int
+) -> WorkloadPlan:
+    slots = tuple(sorted(set(choices.slots)))
+    if files and name in files:
+        workload = files[name].planned(blocks=blocks, slots=slots)
+    else:
+        workload = planned(name, choices.seed)
+        workload = dataclasses.replace(workload, slots=slots or workload.slots)
+    for count in workload.slots:
         if not 1 <= count <= workload.requests:
             raise PlanError(
                 f"{count} slots do not suit {name}: its {workload.requests} requests fill 1 to "
                 f"{workload.requests}"
             )
-    return WorkloadPlan(
-        name=name,
-        requests=workload.requests,
-        prompt_tokens=workload.prompt_tokens,
-        new_tokens=workload.new_tokens,
-        slots=chosen,
-    )
+    return workload
 
 
 def stopping_rule(choices: Choices) -> Blocks:

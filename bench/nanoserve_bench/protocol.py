@@ -96,11 +96,17 @@ class Description:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Trial:
-    """Run a workload once. The answer is a `TrialResult`."""
+    """Run a workload once. The answer is a `TrialResult`.
+
+    Attributes:
+        slots: Rows that may run at a time.
+        prompts: Token ids of each request.
+        max_tokens: Tokens to ask for, of each request.
+    """
 
     slots: int
     prompts: tuple[tuple[int, ...], ...]
-    max_tokens: int
+    max_tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

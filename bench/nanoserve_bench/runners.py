@@ -28,7 +28,7 @@ def run_serial(
     prompts: Sequence[Sequence[int]],
     generate: Generate,
     *,
-    max_tokens: int,
+    max_tokens: int | Sequence[int],
     system: str,
     settings: Settings,
     cached_tokens: int | None = None,
@@ -42,23 +42,24 @@ def run_serial(
     Args:
         prompts: Token ids of each request.
         generate: The generator.
-        max_tokens: Tokens to ask for.
+        max_tokens: Tokens to ask for, of every request or of each.
         system: Name of the system.
         settings: What it runs under.
         cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
         clock: The clock of the generator's stamps, ns.
     """
+    wanted = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens
     runs: list[tuple[int, Generated, int]] = []
-    for prompt in prompts:
+    for prompt, tokens in zip(prompts, wanted, strict=True):
         arrival_ns = clock()
-        generated = generate(prompt, max_tokens)
+        generated = generate(prompt, tokens)
         runs.append((arrival_ns, generated, clock()))
     records = tuple(
         RunRecord(
             request=str(index),
             prompt_ids=tuple(prompt),
             output_ids=generated.token_ids,
-            max_tokens=max_tokens,
+            max_tokens=tokens,
             arrival_ns=arrival_ns,
             submitted_ns=arrival_ns,
             holds=(Hold(arrival_ns, finished_ns),),
@@ -66,10 +67,10 @@ def run_serial(
             finished_ns=finished_ns,
             token_ns=generated.token_ns,
             cached_tokens=cached_tokens,
-            finish_reason="length" if len(generated.token_ids) == max_tokens else "stop",
+            finish_reason="length" if len(generated.token_ids) == tokens else "stop",
         )
-        for index, (prompt, (arrival_ns, generated, finished_ns)) in enumerate(
-            zip(prompts, runs, strict=True)
+        for index, (prompt, tokens, (arrival_ns, generated, finished_ns)) in enumerate(
+            zip(prompts, wanted, runs, strict=True)
         )
     )
     return SystemRun(system=system, shape=Shape.SERIAL, slots=1, records=records, settings=settings)
@@ -135,22 +136,23 @@ def run_concurrent(
     Args:
         engine: An engine with nothing in flight.
         prompts: Token ids of each request.
-        params: The engine's sampling parameters, the same for every request; `params.max_tokens`
-            is what is asked for.
+        params: The engine's sampling parameters, of every request or a sequence of each one's;
+            `max_tokens` in them is what is asked for.
         slots: The engine's slots.
         system: Name of the system.
         settings: What it runs under.
         cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
     """
-    for index, prompt in enumerate(prompts):
-        engine.add_request(str(index), list(prompt), params)
+    each = params if isinstance(params, Sequence) else [params] * len(prompts)
+    for index, (prompt, own) in enumerate(zip(prompts, each, strict=True)):
+        engine.add_request(str(index), list(prompt), own)
     steps: list[Step] = []
     while engine.has_unfinished():
         steps.append(engine.step())
     outputs = {output.request_id: output for step in steps for output in step.outputs}
     records = tuple(
-        _record(str(index), tuple(prompt), params.max_tokens, cached_tokens, outputs[str(index)])
-        for index, prompt in enumerate(prompts)
+        _record(str(index), tuple(prompt), own.max_tokens, cached_tokens, outputs[str(index)])
+        for index, (prompt, own) in enumerate(zip(prompts, each, strict=True))
     )
     return SystemRun(
         system=system,

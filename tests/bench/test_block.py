@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
@@ -16,15 +16,18 @@ from nanoserve_bench import sweep, systems
 from nanoserve_bench.block import BlockRun, Study
 from nanoserve_bench.errors import PlanError, WorkerError
 from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.occupancy import split
 from nanoserve_bench.plan import Blocks, Fact, Plan
 from nanoserve_bench.planning import Choices, build_plan
 from nanoserve_bench.results import MANIFEST, ResultSet, read
-from nanoserve_bench.runs import assemble, measured_blocks
+from nanoserve_bench.runs import TrialKey, assemble, measured_blocks
 from nanoserve_bench.schema import SweepRow
+from nanoserve_bench.soundness import judge_path
 from nanoserve_bench.soundness.evidence import Pair
 from nanoserve_bench.summary import summarise
 from nanoserve_bench.sweep import Sweep, stored
-from nanoserve_bench.workload import WARMUP_TOKENS, PromptBook, Vocabulary
+from nanoserve_bench.workload import WARMUP_TOKENS, PromptBook, Vocabulary, planned
+from nanoserve_bench.workload_file import WorkloadFile
 
 pytestmark = pytest.mark.usefixtures("fake_systems")
 MODEL = ModelFolder(
@@ -81,9 +84,18 @@ def plan_of(
     blocks: int = 1,
     slots: tuple[int, ...] = (2,),
     dtypes: tuple[str, ...] = ("float32",),
+    workload: str = "day44",
+    files: Mapping[str, WorkloadFile] | None = None,
 ) -> Plan:
     return build_plan(
-        Choices(arms=arms, least_blocks=blocks, most_blocks=blocks, slots=slots, dtypes=dtypes),
+        Choices(
+            arms=arms,
+            workloads=(workload,),
+            least_blocks=blocks,
+            most_blocks=blocks,
+            slots=slots,
+            dtypes=dtypes,
+        ),
         run_id="r",
         created_at="2020-01-01T00:00:00+00:00",
         model="none",
@@ -92,16 +104,19 @@ def plan_of(
         revision=None,
         dirty=None,
         find_system=systems.find,
+        files=files,
     )
 
 
-def study_of(plan: Plan) -> Study:
+def study_of(plan: Plan, given: Mapping[str, Sequence[tuple[int, ...]]] | None = None) -> Study:
     return Study(
         plan=plan,
         model=MODEL,
         machine="a machine",
         threads=1,
-        prompts=PromptBook(seed=1, workloads=plan.workloads, vocabulary=MODEL.vocabulary),
+        prompts=PromptBook(
+            seed=1, workloads=plan.workloads, vocabulary=MODEL.vocabulary, given=given
+        ),
     )
 
 
@@ -157,6 +172,50 @@ def test_all_cells_of_a_block_run_the_same_prompts() -> None:
     assert len(by_trial["fake-batch/cpu/float32/4/day44", True]) == 4
     assert {r.max_tokens for r in rows.requests if r.warmup} == {WARMUP_TOKENS}
     assert {r.max_tokens for r in rows.requests if not r.warmup} == {16}
+
+
+def test_each_request_asks_for_its_own_tokens_and_the_drain_is_seen(tmp_path: Path) -> None:
+    plan = plan_of("fake", "again=fake", "fake-batch", slots=(8,), workload="ragged")
+    sweep_of(plan, tmp_path / "r").run()
+    results = read(tmp_path / "r")
+    (workload,) = results.plan.workloads
+    assert workload == dataclasses.replace(planned("ragged", 44), slots=(8,))
+    for cell in plan.cells:
+        own = [r for r in results.requests if r.cell == cell.id]
+        assert [(r.prompt_tokens, r.output_tokens) for r in own if not r.warmup] == [
+            (one.prompt_tokens, one.new_tokens) for one in workload.lengths
+        ]
+        assert {r.max_tokens for r in own if r.warmup} == {WARMUP_TOKENS}
+    run = assemble(results)[TrialKey(0, "fake-batch/cpu/float32/8/ragged", warmup=False)]
+    where = split(run)
+    assert where is not None
+    assert where.drain_ns > 0
+    assert where.starvation_ns == 0
+
+
+def test_a_file_of_requests_is_dealt_out_and_the_gate_holds_it_to_that(tmp_path: Path) -> None:
+    file = WorkloadFile(
+        name="mine",
+        sha256="abc",
+        prompts=tuple((1 + n, 2) for n in range(12)),
+        max_tokens=tuple(1 + n % 5 for n in range(12)),
+    )
+    plan = plan_of(
+        "fake", "again=fake", "fake-batch", blocks=2, workload="mine", files={"mine": file}
+    )
+    study = study_of(plan, {"mine": file.prompts})
+    folder = tmp_path / "r"
+    Sweep(study, folder, facts=(), progress=Silent()).run()
+    results = read(folder)
+    for block in range(2):
+        own = [r for r in results.requests if r.block == block and r.cell.startswith("fake-batch")]
+        ran = [results.prompts[r.prompt_sha256] for r in own if not r.warmup]
+        assert ran == list(file.prompts[4 * block : 4 * block + 4])
+        wanted = file.max_tokens[4 * block : 4 * block + 4]
+        assert tuple(r.output_tokens for r in own if not r.warmup) == wanted
+        # A warm-up asks for no more than its request will, or it may not fit where that does.
+        assert [r.max_tokens for r in own if r.warmup] == [min(3, n) for n in wanted[:2]]
+    assert "RUN020" not in {finding.rule for finding in judge_path(folder).findings}
 
 
 def test_what_a_system_does_not_stamp_stays_empty() -> None:

@@ -14,12 +14,13 @@ from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.systems import find
 
 MakeLaunch = Callable[..., Launch]
+WANTED = (7, 3, 7, 5, 7, 1, 6)
 RAGGED = ((5, 6, 7, 8, 9), (10,), (11, 12, 13), (14, 15), (16, 17, 18, 19), (20, 21), (22,))
 
 
 def trial_of(slots: int) -> Trial:
-    """Prompts of unequal lengths, and slots that the requests do not fill evenly."""
-    return Trial(slots=slots, prompts=RAGGED, max_tokens=7)
+    """Prompts and outputs of unequal lengths, and slots that they do not fill evenly."""
+    return Trial(slots=slots, prompts=RAGGED, max_tokens=WANTED)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,8 @@ def agrees(baseline: SystemRun, made: SystemRun, description: Description) -> No
     assert [r.output_ids for r in made.records] == [r.output_ids for r in baseline.records]
     comparison = compare(baseline, made)  # raises where anything is unsound
     assert comparison.batch_factor is not None
-    assert all(r.discarded_tokens == 0 for r in made.records)
+    static = made.system.startswith("hf-static")
+    assert any(r.discarded_tokens for r in made.records) == (static and made.slots > 1)
     if made.slots > 1:
         check_concurrent(made)
         assert made.batch_occupancy is not None
@@ -99,4 +101,4 @@ def test_continuous_batching_that_fails_is_told_and_does_not_hang(
     """A token id outside of the vocabulary ends the library's thread, which only logs it."""
     system = find("hf-continuous")(make_launch("hf-continuous", model=tiny))
     with pytest.raises(RuntimeError, match="failed"):
-        system.run(Trial(slots=2, prompts=((5, 6), (10**7, 5)), max_tokens=3))
+        system.run(Trial(slots=2, prompts=((5, 6), (10**7, 5)), max_tokens=(3, 3)))

@@ -19,7 +19,7 @@ from nanoserve_bench.protocol import Ceilings, Launch, Trial, TrialResult
 from support.fake_systems import answer
 
 pytestmark = pytest.mark.usefixtures("fake_systems")
-TRIAL = Trial(slots=1, prompts=((1, 2, 3), (4, 5, 6)), max_tokens=4)
+TRIAL = Trial(slots=1, prompts=((1, 2, 3), (4, 5, 6)), max_tokens=(4, 4))
 MakeLaunch = Callable[..., Launch]
 
 
@@ -145,7 +145,7 @@ def test_a_worker_does_not_outlive_a_sweep_that_was_killed(tmp_path: Path) -> No
         "arm='a')\n"
         "worker.describe()\n"
         "print(worker._process.pid, flush=True)\n"
-        "worker.ask(Trial(slots=1, prompts=((1,),), max_tokens=1), TrialResult, timeout_s=600)\n"
+        "worker.ask(Trial(slots=1, prompts=((1,),), max_tokens=(1,)), TrialResult, timeout_s=600)\n"
     )
     sweep = subprocess.Popen(
         [sys.executable, str(program)],

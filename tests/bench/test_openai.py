@@ -81,7 +81,9 @@ def measured(launch: Launch, *, slots: int = 2) -> tuple[Description, TrialResul
     session = Session()
     description = session.answer(launch)
     assert isinstance(description, Description), description
-    result = session.answer(Trial(slots=slots, prompts=PROMPTS, max_tokens=TOKENS))
+    result = session.answer(
+        Trial(slots=slots, prompts=PROMPTS, max_tokens=(TOKENS,) * len(PROMPTS))
+    )
     assert isinstance(result, TrialResult), result
     return description, result
 

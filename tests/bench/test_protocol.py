@@ -47,7 +47,7 @@ MESSAGES = [
         most_slots=8,
         longest=22,
     ),
-    Trial(slots=2, prompts=((1, 2), (3,)), max_tokens=4),
+    Trial(slots=2, prompts=((1, 2), (3,)), max_tokens=(4, 2)),
     TrialResult(records=(RECORD,), steps=(StepRecord(0, 1, 0, 1, 0),), reading=READING),
     TrialResult(records=(), steps=None, reading=READING),
     Ceilings(read_bytes_per_s=1.5, matmul_flop_per_s=2e9),

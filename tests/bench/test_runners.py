@@ -48,6 +48,30 @@ def generator(clock: Ruler, *, timed: bool = True) -> Callable[[Sequence[int], i
     return generate
 
 
+def test_requests_may_each_ask_for_their_own_number_of_tokens() -> None:
+    clock = Ruler()
+    run = run_serial(
+        PROMPTS[:3],
+        generator(clock),
+        max_tokens=(1, 4, 2),
+        system="s",
+        settings=SETTINGS,
+        clock=clock,
+    )
+    assert [len(r.output_ids) for r in run.records] == [1, 4, 2]
+    assert [r.max_tokens for r in run.records] == [1, 4, 2]
+    assert {r.finish_reason for r in run.records} == {"length"}
+    many = run_concurrent(
+        SteppedFake(2),
+        PROMPTS[:3],
+        [Params(max_tokens=n) for n in (1, 4, 2)],
+        slots=2,
+        system="s",
+        settings=SETTINGS,
+    )
+    assert [(r.max_tokens, len(r.output_ids)) for r in many.records] == [(1, 1), (4, 4), (2, 2)]
+
+
 def test_a_serial_run_hands_over_the_next_when_the_last_is_done() -> None:
     clock = Ruler()
     run = run_serial(

@@ -162,7 +162,7 @@ def test_the_timing_processor_does_not_change_what_is_generated(
         worker = Worker(make_launch(system, model=tiny), arm=system)
         try:
             description = worker.describe()
-            trial = Trial(slots=1, prompts=((5, 6, 7), (8, 9, 10)), max_tokens=6)
+            trial = Trial(slots=1, prompts=((5, 6, 7), (8, 9, 10)), max_tokens=(6, 6))
             result = worker.ask(trial, TrialResult, timeout_s=120)
             worker.close()
         finally:

@@ -22,7 +22,7 @@ from support.rebuild import (
     rerun,
     set_plan,
 )
-from support.sound import MS, Study, study
+from support.sound import DAY44, MS, Study, ragged_plan, study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +83,10 @@ def _together(first: Study, second: Study) -> Study:
 def _ragged() -> Study:
     clean = prompts(study(), lambda number, ids: ids[: 2 + number % 4], blocks=range(8))
     return rerun(clean, ALL_CELLS, step_ms=_usual, outputs=lambda index, ids: ids[: 3 + index])
+
+
+def _planned() -> Study:
+    return study(workload=ragged_plan())
 
 
 def _preempted() -> Study:
@@ -346,6 +350,17 @@ CONTROLS: tuple[Control, ...] = tuple(
             lambda: _together(study(), study(dtype="bfloat16")),
         ),
         ("ragged", "Prompts and outputs of many lengths.", _ragged),
+        ("ragged-as-planned", "Lengths that the plan records, the same in every block.", _planned),
+        (
+            "a-file-dealt-out",
+            "Every block has the lengths that the plan records for it.",
+            lambda: study(workload=ragged_plan(blocks=10)),
+        ),
+        (
+            "shared-prefix",
+            "The prompts of a block begin alike.",
+            lambda: study(workload=replace(DAY44, prompt_tokens=9, prefix_tokens=5)),
+        ),
         ("preempted", "Requests lose their slot and get it back.", _preempted),
         (
             "prefix-cache-on-both-sides",

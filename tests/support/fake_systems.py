@@ -150,7 +150,7 @@ class FakeBatch(Fake):
         return run_concurrent(
             SteppedFake(trial.slots),
             trial.prompts,
-            Params(max_tokens=trial.max_tokens),
+            [Params(max_tokens=tokens) for tokens in trial.max_tokens],
             slots=trial.slots,
             system=self.launch.system,
             settings=self.describe().settings(self.launch),

@@ -21,6 +21,7 @@ from nanoserve_bench.plan import (
     Fact,
     Plan,
     PlannedComparison,
+    RequestLengths,
     SkippedDevice,
     Start,
     WorkloadPlan,
@@ -42,6 +43,21 @@ MACHINE = "sha256:machine"
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 WEIGHTS = "sha256:" + "a" * 64
 DAY44 = WorkloadPlan(name="day44", requests=8, prompt_tokens=6, new_tokens=16, slots=(1, 2, 4, 8))
+
+
+def ragged_plan(blocks: int = 1) -> WorkloadPlan:
+    """The same with requests of unequal lengths: of each of so many blocks, or of all."""
+    lengths = tuple(
+        RequestLengths(prompt_tokens=4 + (3 * i) % 7, new_tokens=3 + (5 * i) % 14 + i // 64)
+        for i in range(8 * blocks)
+    )
+    return dataclasses.replace(
+        DAY44,
+        prompt_tokens=max(one.prompt_tokens for one in lengths),
+        new_tokens=max(one.new_tokens for one in lengths),
+        lengths=lengths,
+        source="by hand",
+    )
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -203,9 +219,13 @@ def _block(
     workload = the_plan.workloads[0]
     cells = {cell.id: cell for cell in the_plan.cells}
     launches = {arm.name: block * len(the_plan.arms) + i for i, arm in enumerate(the_plan.arms)}
-    prompts = _token_lists(rng, workload.requests, workload.prompt_tokens)
-    outputs = _token_lists(rng, workload.requests, workload.new_tokens)
-    warm_prompts = _token_lists(rng, workload.requests, workload.prompt_tokens)
+    lengths = workload.of_block(block)
+    prompts = _token_lists(rng, [one.prompt_tokens for one in lengths])
+    outputs = _token_lists(rng, [one.new_tokens for one in lengths])
+    warm_prompts = _token_lists(rng, [one.prompt_tokens for one in lengths])
+    for lists in (prompts, warm_prompts):
+        shared = lists[0][: workload.prefix_tokens]
+        lists[:] = [shared + ids[len(shared) :] for ids in lists]
     trials: list[TrialRow] = []
     requests: list[RequestRow] = []
     steps: list[StepRow] = []
@@ -271,8 +291,8 @@ def _block(
     )
 
 
-def _token_lists(rng: random.Random, count: int, length: int) -> list[tuple[int, ...]]:
-    return [tuple(rng.randrange(100, 49_000) for _ in range(length)) for _ in range(count)]
+def _token_lists(rng: random.Random, lengths: Sequence[int]) -> list[tuple[int, ...]]:
+    return [tuple(rng.randrange(100, 49_000) for _ in range(length)) for length in lengths]
 
 
 def _launch(the_plan: Plan, arm: Arm, block: int, launch: int) -> SystemRow:

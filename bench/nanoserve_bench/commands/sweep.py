@@ -17,7 +17,7 @@ from nanoserve_bench import devices, environment, revision
 from nanoserve_bench.arms import FORM
 from nanoserve_bench.block import Study
 from nanoserve_bench.estimate import Costs, estimate
-from nanoserve_bench.models import DEFAULT_MODEL, materialise
+from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
 from nanoserve_bench.plan import AcknowledgedRefusal, Fact
 from nanoserve_bench.planning import (
     DEFAULT_ARMS,
@@ -33,6 +33,7 @@ from nanoserve_bench.standings import print_standings
 from nanoserve_bench.sweep import Sweep, now, stored, unfinished
 from nanoserve_bench.systems import find
 from nanoserve_bench.workload import FULL, WORKLOADS, PromptBook
+from nanoserve_bench.workload_file import SUFFIX, WorkloadFile, read_workload
 
 EXIT_REFUSED = 1
 
@@ -50,6 +51,16 @@ Exit codes
   1  the gate refused something       3    a worker failed
                                       130  interrupted; start it again to go on
 """
+
+
+def _known(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse a workload that is neither known nor a file, before anything is prepared."""
+    for name in names:
+        if name not in WORKLOADS and not name.endswith(SUFFIX):
+            raise click.BadParameter(
+                f"{name!r} is not one of {', '.join(WORKLOADS)}, and no file that ends in {SUFFIX}"
+            )
+    return names
 
 
 @click.command(epilog=_EPILOG)
@@ -80,8 +91,10 @@ Exit codes
     "--workload",
     "workloads",
     multiple=True,
-    type=click.Choice(list(WORKLOADS)),
-    help="What is run; give several. [default: day44]",
+    callback=lambda _, __, names: _known(names),
+    metavar="NAME|FILE.jsonl",
+    help=f"What is run: {', '.join(WORKLOADS)}, or a file with one request a line; give several. "
+    "[default: day44]",
 )
 @click.option(
     "--slots",
@@ -244,6 +257,7 @@ def _prepare(
     folder = materialise(model)
     threads = threads or environment.usable_cores()
     machine = environment.fingerprint(probe.accelerators)
+    choices, files = _with_files(choices, folder)
     stem = f"{datetime.now(UTC):%Y%m%d}-{'-'.join(_words(choices, measured))}-{code.short}"
     plan = build_plan(
         choices,
@@ -255,11 +269,17 @@ def _prepare(
         revision=code.commit,
         dirty=code.dirty,
         find_system=find,
+        files=files,
     )
     going_on = unfinished(out, plan) if run_id is None else None
     if going_on is not None:
         plan = dataclasses.replace(plan, run_id=going_on.name)
-    book = PromptBook(seed=plan.seed, workloads=plan.workloads, vocabulary=folder.vocabulary)
+    book = PromptBook(
+        seed=plan.seed,
+        workloads=plan.workloads,
+        vocabulary=folder.vocabulary,
+        given={name: file.prompts for name, file in files.items()},
+    )
     return _Prepared(
         study=Study(plan=plan, model=folder, machine=machine, threads=threads, prompts=book),
         folder=out / plan.run_id,
@@ -274,6 +294,20 @@ def _prepare(
         ),
         costs=estimate(plan, weight_bytes=folder.weight_bytes, earlier=out),
     )
+
+
+def _with_files(choices: Choices, model: ModelFolder) -> tuple[Choices, dict[str, WorkloadFile]]:
+    """The choices with files of requests by their names, and the files that were read."""
+    files: dict[str, WorkloadFile] = {}
+    names = []
+    for workload in choices.workloads:
+        if workload.endswith(SUFFIX):
+            file = read_workload(Path(workload), model)
+            files[file.name] = file
+            names.append(file.name)
+        else:
+            names.append(workload)
+    return dataclasses.replace(choices, workloads=tuple(names)), files
 
 
 def _words(choices: Choices, measured: tuple[str, ...]) -> list[str]:
@@ -321,7 +355,7 @@ def _print_plan(prepared: _Prepared, console: Console) -> None:
         table.add_row(
             cell.id,
             cell.system,
-            f"{workload.requests} x {workload.new_tokens}",
+            f"{workload.requests} x {'up to ' if workload.lengths else ''}{workload.new_tokens}",
             f"{known}{costs.cells_s[cell.id]:.1f}",
         )
     console.print(table)

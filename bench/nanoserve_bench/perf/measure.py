@@ -167,16 +167,13 @@ class ArmRun:
     def _run_cell(self, worker: Worker, description: Description, cell: Cell) -> None:
         prompts = self._prompts[cell.workload]
         tokens = self._ground.workloads[cell.workload].new_tokens
+        cold, warm = prompts.warmup[: cell.slots], prompts.measured[: cell.requests]
         warmup = Trial(
-            slots=cell.slots,
-            prompts=prompts.warmup[: cell.slots],
-            max_tokens=min(WARMUP_TOKENS, tokens),
+            slots=cell.slots, prompts=cold, max_tokens=(min(WARMUP_TOKENS, tokens),) * len(cold)
         )
         self._say(f"{self._arm.name}: warming up {_words(cell)}")
         worker.ask(warmup, TrialResult, timeout_s=_timeout_s(warmup))
-        trial = Trial(
-            slots=cell.slots, prompts=prompts.measured[: cell.requests], max_tokens=tokens
-        )
+        trial = Trial(slots=cell.slots, prompts=warm, max_tokens=(tokens,) * len(warm))
 
         def run(cell: Cell, attempt: int) -> str | None:
             started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -327,8 +324,7 @@ def _words(cell: Cell) -> str:
 
 
 def _timeout_s(trial: Trial) -> float:
-    tokens = sum(map(len, trial.prompts)) + len(trial.prompts) * trial.max_tokens
-    return trial_timeout_s(tokens)
+    return trial_timeout_s(sum(map(len, trial.prompts)) + sum(trial.max_tokens))
 
 
 def flaws_of(run: SystemRun) -> Iterator[tuple[str, str]]:

@@ -92,8 +92,12 @@ class Session:
         while len(answers) < len(self._requests):
             self._say(f"{REFERENCE}: {len(answers)} of {len(self._requests)} prompts")
             portion = self._requests[len(answers) : len(answers) + _PORTION]
-            trial = Trial(slots=1, prompts=tuple(r.prompt for r in portion), max_tokens=max_tokens)
-            tokens = sum(map(len, trial.prompts)) + max_tokens * len(trial.prompts)
+            trial = Trial(
+                slots=1,
+                prompts=tuple(request.prompt for request in portion),
+                max_tokens=(max_tokens,) * len(portion),
+            )
+            tokens = sum(map(len, trial.prompts)) + sum(trial.max_tokens)
             result = worker.ask(trial, TrialResult, timeout_s=trial_timeout_s(tokens))
             answers += [record.output_ids for record in result.records]
         return answers

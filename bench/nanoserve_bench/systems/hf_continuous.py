@@ -91,11 +91,11 @@ class HfContinuous(System):
         names = [f"{self._trials}/{index}" for index in range(len(trial.prompts))]
         # The clock of the library's own stamps.
         arrival_ns = time.perf_counter_ns()
-        for name, prompt in zip(names, trial.prompts, strict=True):
+        for name, prompt, tokens in zip(names, trial.prompts, trial.max_tokens, strict=True):
             self._manager.add_request(
                 list(prompt),
                 request_id=name,
-                max_new_tokens=trial.max_tokens,
+                max_new_tokens=tokens,
                 record_timestamps=True,
             )
         results: dict[str, Any] = {}
@@ -110,10 +110,10 @@ class HfContinuous(System):
             shape=self.shape,
             slots=trial.slots,
             records=tuple(
-                _record(
-                    str(index), trial.prompts[index], trial.max_tokens, arrival_ns, results[name]
+                _record(str(index), prompt, tokens, arrival_ns, results[name])
+                for index, (name, prompt, tokens) in enumerate(
+                    zip(names, trial.prompts, trial.max_tokens, strict=True)
                 )
-                for index, name in enumerate(names)
             ),
             settings=self._description.settings(self._launch),
         )

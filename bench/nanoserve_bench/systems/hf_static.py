@@ -39,7 +39,7 @@ class HfStatic(System):
         return run_static(
             trial.prompts,
             self._generate,
-            max_tokens=[trial.max_tokens] * len(trial.prompts),
+            max_tokens=trial.max_tokens,
             slots=trial.slots,
             by_length=self.by_length,
             system=self._launch.system,

@@ -70,7 +70,10 @@ class Nanoserve(System):
         return run_concurrent(
             engine,
             trial.prompts,
-            SamplingParams(max_tokens=trial.max_tokens, temperature=0.0, ignore_eos=True),
+            [
+                SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
+                for tokens in trial.max_tokens
+            ],
             slots=trial.slots,
             system=self._launch.system,
             settings=self._description.settings(self._launch),

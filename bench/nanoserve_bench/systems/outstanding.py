@@ -72,7 +72,7 @@ def run_outstanding(
     endpoint: Endpoint,
     prompts: Sequence[Sequence[int]],
     *,
-    max_tokens: int,
+    max_tokens: int | Sequence[int],
     slots: int,
     limit_s: float | None = None,
     clock: Callable[[], int] = time.monotonic_ns,
@@ -85,7 +85,7 @@ def run_outstanding(
     Args:
         endpoint: The endpoint.
         prompts: Token ids of each request.
-        max_tokens: Tokens to ask for.
+        max_tokens: Tokens to ask for, of every request or of each.
         slots: Most requests out at a time.
         limit_s: Longest time for all of it, seconds; by default `patience_s` of the tokens.
         clock: Monotonic time, ns.
@@ -93,7 +93,11 @@ def run_outstanding(
     Raises:
         OSError: The server does not even accept connections.
     """
-    streams = [Stream(prompt=tuple(prompt), max_tokens=max_tokens) for prompt in prompts]
+    wanted = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens
+    streams = [
+        Stream(prompt=tuple(prompt), max_tokens=tokens)
+        for prompt, tokens in zip(prompts, wanted, strict=True)
+    ]
     waiting, sent = deque(range(len(prompts))), dict[int, _Sent]()
     start, stop = threading.Event(), threading.Event()
     connections = [Connection(endpoint) for _ in range(min(slots, len(prompts)))]
@@ -112,7 +116,7 @@ def run_outstanding(
             )
             for connection in connections
         ]
-        limit_s = patience_s(len(prompts) * max_tokens) if limit_s is None else limit_s
+        limit_s = patience_s(sum(wanted)) if limit_s is None else limit_s
         ends_at = time.monotonic() + limit_s
         arrival_ns = clock()
         start.set()

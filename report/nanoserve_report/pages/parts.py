@@ -56,11 +56,24 @@ def setting_line(sweep: Sweep) -> str:
     workload, setting = workload_of(sweep), sweep.setting
     words = f"Workload {setting.workload} on {setting.model}"
     if workload is not None:
-        words += (
-            f": {numbers.count(workload.requests, 'request')} of {workload.new_tokens} new tokens "
-            f"after prompts of {workload.prompt_tokens}, {sweep.plan.decoding.replace(';', ', ')}"
-        )
+        decoding = sweep.plan.decoding.replace(";", ", ")
+        words += f": {numbers.count(workload.requests, 'request')} of {_work(workload)}, {decoding}"
     return f"{words}."
+
+
+def _work(workload: WorkloadPlan) -> str:
+    """What a request is: all alike, or the range of their lengths and where it is from."""
+    words = f"{workload.new_tokens} new tokens after prompts of {workload.prompt_tokens}"
+    if workload.lengths:
+        new = [one.new_tokens for one in workload.lengths]
+        prompts = [one.prompt_tokens for one in workload.lengths]
+        words = (
+            f"{min(new)} to {max(new)} new tokens after prompts of {min(prompts)} to "
+            f"{max(prompts)} ({workload.source})"
+        )
+    if workload.prefix_tokens:
+        words += f", of which the first {workload.prefix_tokens} are the same in all"
+    return words
 
 
 def engines(sweep: Sweep) -> list[str]:

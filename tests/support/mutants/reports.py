@@ -23,7 +23,9 @@ from support.rebuild import (
     set_plan,
     tamper,
 )
-from support.sound import Study, study
+from support.sound import Study, ragged_plan, study
+
+RAGGED = ragged_plan(blocks=10)
 
 
 def _without_cell_in(block: int) -> Study:
@@ -218,6 +220,22 @@ MUTANTS: tuple[Mutant, ...] = (
                     *sound.plan().comparisons,
                     PlannedComparison(baseline=engine(4), candidate=engine(4), kind="rival"),
                 ),
+            ),
+        ),
+        (
+            "lengths-beyond-the-longest",
+            "The plan calls requests of six tokens its longest, and records longer ones.",
+            lambda: set_plan(
+                study(workload=ragged_plan()),
+                workloads=(replace(ragged_plan(), prompt_tokens=6),),
+            ),
+        ),
+        (
+            "half-a-block-of-lengths",
+            "The plan records the lengths of nine and a half blocks.",
+            lambda: set_plan(
+                study(workload=RAGGED),
+                workloads=(replace(RAGGED, lengths=RAGGED.lengths[:76]),),
             ),
         ),
         (

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from nanoserve_bench.plan import WorkloadPlan
+from nanoserve_bench.plan import RequestLengths, WorkloadPlan
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
 from support.mutants.base import (
@@ -24,9 +24,12 @@ from support.rebuild import (
     rebuild,
     replace,
     rerun,
+    set_plan,
     shifted_request,
 )
-from support.sound import MS, Study, study
+from support.sound import DAY44, MS, Study, ragged_plan, study
+
+Lengths = tuple[RequestLengths, ...]
 
 
 def _swap_trials(table_cells: tuple[str, str]) -> Study:
@@ -141,6 +144,28 @@ def _swapped_launches() -> Study:
         where=lambda row: row.launch in launches,
     )
     return broken
+
+
+def _planned_lengths(edit: Callable[[Lengths], Lengths]) -> Study:
+    """Run a plan's lengths, and plan others."""
+    ran = ragged_plan(blocks=10)
+    broken = study(workload=ran)
+    return set_plan(broken, workloads=(replace(ran, lengths=edit(ran.lengths)),))
+
+
+def _shorter_than_planned() -> Study:
+    """One request less long than the longest, so that the plan stays one that can be kept."""
+
+    def longer(lengths: Lengths) -> Lengths:
+        place = 16 + min(range(8), key=lambda i: lengths[16 + i].new_tokens)
+        one = lengths[place]
+        return (
+            *lengths[:place],
+            replace(one, new_tokens=one.new_tokens + 1),
+            *lengths[place + 1 :],
+        )
+
+    return _planned_lengths(longer)
 
 
 def _one_prompt() -> Study:
@@ -353,6 +378,21 @@ MUTANTS: tuple[Mutant, ...] = (
             "request-left-out-everywhere",
             "The request that failed is left out, on every side.",
             lambda: drop_request(lambda _: True),
+        ),
+        (
+            "shorter-than-planned-everywhere",
+            "Both sides asked for a token less than the plan records, in one block.",
+            _shorter_than_planned,
+        ),
+        (
+            "lengths-of-another-block",
+            "Both sides ran the lengths of the next block.",
+            lambda: _planned_lengths(lambda lengths: (*lengths[8:], *lengths[:8])),
+        ),
+        (
+            "other-beginnings",
+            "The prompts do not begin alike, and the plan says so.",
+            lambda: set_plan(study(), workloads=(replace(DAY44, prefix_tokens=2),)),
         ),
         (
             "sampling-everywhere",

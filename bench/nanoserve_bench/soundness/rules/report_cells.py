@@ -56,6 +56,7 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     if not 1 <= blocks.least <= blocks.most or blocks.most_reruns < 0:
         yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
     yield from _doubled_names(plan)
+    yield from _workload_flaws(plan)
     yield from _cell_flaws(plan)
     yield from _comparison_flaws(plan)
 
@@ -70,6 +71,22 @@ def _doubled_names(plan: Plan) -> Iterator[tuple[str, str]]:
         for value, count in Counter(values).items():
             if count > 1:
                 yield f"the plan names {value} {count} times among its {name}", name
+
+
+def _workload_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    for workload in plan.workloads:
+        lengths = workload.lengths
+        if lengths and (
+            workload.prompt_tokens != max(one.prompt_tokens for one in lengths)
+            or workload.new_tokens != max(one.new_tokens for one in lengths)
+        ):
+            yield f"workload {workload.name} is not as long as its longest request", "workloads"
+        if lengths and (workload.requests < 1 or len(lengths) % workload.requests):
+            message = (
+                f"workload {workload.name} has {workload.requests} requests a block and "
+                f"{len(lengths)} lengths, which are no whole blocks"
+            )
+            yield message, "workloads"
 
 
 def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import asdict
 
-from nanoserve_bench.plan import Arm
+from nanoserve_bench.plan import Arm, WorkloadPlan
 from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
@@ -17,7 +17,7 @@ Ground = tuple[str, str, str]
 
 def _as_planned(evidence: Evidence, inspection: Inspection) -> None:
     arms = {arm.name: arm for arm in evidence.plan.arms}
-    sizes = {workload.name: workload.requests for workload in evidence.plan.workloads}
+    workloads = {workload.name: workload for workload in evidence.plan.workloads}
     for trial in evidence.measured:
         inspection.saw()
         for column, planned, reported in _differences(trial, arms[trial.cell.arm], evidence):
@@ -26,15 +26,37 @@ def _as_planned(evidence: Evidence, inspection: Inspection) -> None:
                 Flaw(f"{column} is {reported!r} in the worker, and {planned!r} in the plan"),
                 file="systems.csv",
             )
-        requests = sizes.get(trial.cell.workload)
-        if requests != len(trial.run.records):
-            inspection.refuse_trial(
-                trial,
-                Flaw(
-                    f"it ran {len(trial.run.records)} requests, and workload "
-                    f"{trial.cell.workload} has {requests}"
-                ),
-                file="trials.csv",
+        for flaw in _other_work(trial, workloads.get(trial.cell.workload), evidence):
+            inspection.refuse_trial(trial, flaw, file="trials.csv")
+
+
+def _other_work(trial: Trial, workload: WorkloadPlan | None, evidence: Evidence) -> Iterator[Flaw]:
+    """Where the requests of a trial are not those of the plan's workload."""
+    requests = None if workload is None else workload.requests
+    count = len(trial.run.records)
+    if workload is None or requests != count:
+        yield Flaw(f"it ran {count} requests, and workload {trial.cell.workload} has {requests}")
+        return
+    trials = evidence.columns
+    own = slice(*(int(trials.bounds[trial.number + i]) for i in (0, 1)))
+    asked = trials.requests.whole("max_tokens").part(own.start, own.stop)
+    if workload.lengths:
+        ran = Counter(zip(trials.prompt_lengths[own].tolist(), asked.tolist(), strict=True))
+        planned = Counter((x.prompt_tokens, x.new_tokens) for x in workload.of_block(trial.block))
+        if ran != planned:
+            more, fewer = next(iter(ran - planned)), next(iter(planned - ran))
+            yield Flaw(
+                f"the plan has {(ran - planned).total()} request(s) of workload {workload.name} "
+                f"with other lengths in block {trial.block}",
+                evidence=f"ran a prompt of {more[0]} tokens that asked for {more[1]}, planned one "
+                f"of {fewer[0]} that asks for {fewer[1]}",
+            )
+    if workload.prefix_tokens:
+        beginnings = {record.prompt_ids[: workload.prefix_tokens] for record in trial.run.records}
+        if len(beginnings) > 1:
+            yield Flaw(
+                f"its prompts have {len(beginnings)} different beginnings, and those of workload "
+                f"{workload.name} share their first {workload.prefix_tokens} tokens"
             )
 
 
@@ -65,7 +87,8 @@ AS_PLANNED = StudyRule(
     "and workload of the plan.",
     rationale=(
         "What a worker reports about itself outweighs the name of the cell: rows of another arm, "
-        "another version, or a part of the requests are not the cell that was promised."
+        "another version, a part of the requests, or requests of other lengths than the plan has "
+        "recorded are not the cell that was promised."
     ),
     remedy="Run what the plan says, or plan what you run.",
     check=_as_planned,
