@@ -81,7 +81,7 @@ def log_of(value: Fraction | float) -> float:
     return math.log(value)
 
 
-def t_quantile(probability: float, degrees: int) -> float:
+def t_quantile(probability: float, degrees: float) -> float:
     """The quantile of Student's t distribution."""
     return float(stdtrit(degrees, probability))
 
@@ -116,6 +116,40 @@ def estimate(values: Iterable[Fraction | float], *, confidence: float = CONFIDEN
         low=math.exp(mean - half),
         high=math.exp(mean + half),
         n=len(logs),
+        confidence=confidence,
+    )
+
+
+def ratio_of_independent(
+    above: Sequence[Fraction | float],
+    below: Sequence[Fraction | float],
+    *,
+    confidence: float = CONFIDENCE,
+) -> Estimate:
+    """Geometric mean of `above` over that of `below`, of blocks that are not paired.
+
+    The interval is Welch's t on the logs, with his degrees of freedom: the two samples may scatter
+    differently. B. L. Welch, "The generalization of Student's problem when several different
+    population variances are involved", Biometrika 34 (1947).
+
+    Raises:
+        ValueError: Fewer than two values on a side, or one that is not positive.
+    """
+    sides = [[log_of(value) for value in values] for values in (above, below)]
+    if min(map(len, sides)) < 2:
+        raise ValueError("an interval needs at least 2 blocks on both sides")
+    difference = statistics.fmean(sides[0]) - statistics.fmean(sides[1])
+    errors = [statistics.variance(logs) / len(logs) for logs in sides]
+    half = 0.0
+    if sum(errors) > 0:
+        shares = sum(e**2 / (len(logs) - 1) for e, logs in zip(errors, sides, strict=True))
+        degrees = sum(errors) ** 2 / shares
+        half = t_quantile((1 + confidence) / 2, degrees) * math.sqrt(sum(errors))
+    return Estimate(
+        point=math.exp(difference),
+        low=math.exp(difference - half),
+        high=math.exp(difference + half),
+        n=sum(map(len, sides)),
         confidence=confidence,
     )
 

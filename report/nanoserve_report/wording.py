@@ -22,6 +22,11 @@ def slots(number: int) -> str:
     return numbers.count(number, "slot")
 
 
+def count_versions(number: int) -> str:
+    """`One version`, `3 versions`."""
+    return "One version" if number == 1 else f"{number} versions"
+
+
 def doublings(items: Sequence[AnyMarginal]) -> list[str]:
     """`4 -> 8` for each, with the arm on a line of its own where there are several."""
     several = len({item.lower.arm for item in items}) > 1

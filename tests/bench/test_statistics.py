@@ -9,6 +9,7 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import ttest_ind
 
 from nanoserve_bench.statistics import (
     Estimate,
@@ -21,6 +22,7 @@ from nanoserve_bench.statistics import (
     geometric_mean,
     log_of,
     outliers,
+    ratio_of_independent,
     t_quantile,
     t_upper_tail,
     worth_verdict,
@@ -174,3 +176,27 @@ def test_outliers_are_flagged_by_their_place() -> None:
     assert outliers([1.0, 1.0, 1.0, 1.04]) == ()
     assert outliers([1.0, 1.0, 1.0, 1.06]) == (3,)
     assert outliers([1.0, 2.0, 3.0, 4.0]) == ()
+
+
+def test_the_ratio_of_two_unpaired_samples_is_welchs_t_on_the_logs() -> None:
+    rng = random.Random(7)
+    above = [math.exp(rng.gauss(0.3, 0.02)) for _ in range(5)]
+    below = [math.exp(rng.gauss(0.1, 0.10)) for _ in range(9)]
+    found = ratio_of_independent(above, below)
+    reference = ttest_ind(
+        [math.log(v) for v in above], [math.log(v) for v in below], equal_var=False
+    ).confidence_interval(0.95)
+    assert math.log(found.low) == pytest.approx(reference.low)
+    assert math.log(found.high) == pytest.approx(reference.high)
+    assert found.point == pytest.approx(geometric_mean(above) / geometric_mean(below))
+    assert found.n == 14
+    back = ratio_of_independent(below, above)
+    assert (back.low, back.high) == pytest.approx((1 / found.high, 1 / found.low))
+
+
+def test_unpaired_samples_without_scatter_have_no_width_and_one_block_has_no_interval() -> None:
+    found = ratio_of_independent([2.0, 2.0], [1.0, 1.0])
+    assert (found.low, found.point, found.high) == pytest.approx((2.0, 2.0, 2.0))
+    for sides in (([1.0], [1.0, 2.0]), ([1.0, 2.0], [1.0])):
+        with pytest.raises(ValueError, match="at least 2 blocks on both sides"):
+            ratio_of_independent(*sides)

@@ -30,6 +30,7 @@ ALWAYS = (
     "results/calibration.md",
     "results/claims.md",
     "results/what-if.md",
+    "results/history.md",
 )
 """The pages that the navigation names, so they exist whatever was measured."""
 

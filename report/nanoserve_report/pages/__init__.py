@@ -8,6 +8,7 @@ from nanoserve_report.pages import (
     calibration,
     devices,
     evidence,
+    history,
     overview,
     runs,
     whatif,
@@ -29,6 +30,7 @@ def compose(study: Study) -> Book:
     devices.write(book, study)
     runs.write(book, study)
     whatif.write(book, study)
+    history.write(book, study)
     evidence.write(book, study)
     calibration.write(book, study)
     return book

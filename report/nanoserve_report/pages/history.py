@@ -1,0 +1,91 @@
+"""The history over versions of the code."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Any
+
+from nanoserve_bench.statistics import Outcome
+from nanoserve_report import numbers, wording
+from nanoserve_report.book import ROOT, Book
+from nanoserve_report.figures import history as figure
+from nanoserve_report.history import DOUBLING, SPEEDUP, Track, tracks
+from nanoserve_report.links import Linker
+from nanoserve_report.pages import parts
+from nanoserve_report.study import Study
+from nanoserve_report.views import history as tables
+
+PAGE = f"{ROOT}/history.md"
+
+
+def write(book: Book, study: Study) -> None:
+    """Add it."""
+    linker = book.linker(PAGE)
+    found = tracks(study)
+    book.page(
+        PAGE,
+        "history.md.jinja",
+        linker,
+        tracks=[_track(book, track, linker) for track in found],
+    )
+
+
+def _track(book: Book, track: Track, linker: Linker) -> dict[str, Any]:
+    setting = track.setting
+    anchor = f"track-{_digest(track)}"
+    kinds = [
+        kind
+        for kind in (SPEEDUP, DOUBLING)
+        if len(track.versions) > 1 and any(q.kind == kind for q in track.quantities)
+    ]
+    return {
+        "anchor": anchor,
+        "name": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
+        "setting": setting_line(track),
+        "sentence": sentence(track),
+        "versions": tables.versions(track, linker),
+        "figures": [book.figure(figure.draw(track, kind), anchor, linker) for kind in kinds],
+        "changes": len(track.versions) > 1 and tables.changes(track, linker),
+    }
+
+
+def _digest(track: Track) -> str:
+    """Names a track by what stays the same on it, so that a new version moves no link."""
+    setting = track.setting
+    key = (setting.place, setting.threads, track.kept)
+    return sha256(repr(key).encode()).hexdigest()[:8]
+
+
+def setting_line(track: Track) -> str:
+    """What stays the same on a track."""
+    setting = track.setting
+    sweep = track.versions[-1].sweeps[0]
+    threads = [numbers.count(n, "thread") for n in setting.threads]
+    return (
+        f"The same on all of it: {setting.model} on {sweep.device_name} "
+        f"(machine {setting.machine.removeprefix('sha256:')[:8]}), "
+        f"{', '.join([*threads, *track.kept])}; speedups over {sweep.plan.headline_baseline}."
+    )
+
+
+def sentence(track: Track) -> str:
+    """What changed with the newest version, in words made from the verdicts."""
+    if len(track.versions) == 1:
+        return (
+            f"One version has been measured here ({track.versions[0].label}), so there is no "
+            "change to judge."
+        )
+    last = len(track.versions) - 1
+    by_word: dict[str, list[str]] = {}
+    for quantity in track.quantities:
+        if quantity.kind == SPEEDUP:
+            change = track.change(quantity, last)
+            word = "not to be judged" if change is None else change.verdict.value
+            by_word.setdefault(word, []).append(tables.name_of(quantity))
+    order = [*(outcome.value for outcome in Outcome), "not to be judged"]
+    said = [f"{word}: {'; '.join(by_word[word])}" for word in order if word in by_word]
+    return (
+        f"{wording.count_versions(len(track.versions))} were measured here. From "
+        f"{track.versions[-2].label} to {track.versions[-1].label}, over the baseline, "
+        f"{'. '.join(said) or 'nothing is stated'}."
+    )

@@ -1,0 +1,173 @@
+"""The history: what may stand side by side, what a change may be called, and what stays a hole."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+
+import pytest
+
+from nanoserve_bench.soundness import Finding, RefusedComparison
+from nanoserve_bench.statistics import Outcome
+from nanoserve_report.book import Book
+from nanoserve_report.figures import history as figure
+from nanoserve_report.history import SPEEDUP, Missing, Quantity, Sound, tracks
+from nanoserve_report.pages import history as page
+from nanoserve_report.retractions import Retraction
+from nanoserve_report.study import Folder, Study
+
+FOUR = Quantity(kind=SPEEDUP, arm="nanoserve", slots=4)
+A, B, C = ("a" * 40, "b" * 40, "c" * 40)
+
+
+def at(folder: Folder, revision: str, day: int = 0, machine: str = "") -> Folder:
+    """The folder, had it been measured at a revision, on a day, on a machine."""
+    results = folder.results
+    assert results is not None
+    plan = results.plan
+    if day:
+        plan = dataclasses.replace(plan, created_at=f"2026-02-0{day}T00:00:00+00:00")
+    manifest = results.manifest
+    if machine:
+        manifest = dataclasses.replace(manifest, machine=machine)
+    changed = dataclasses.replace(
+        results, plan=dataclasses.replace(plan, revision=revision), manifest=manifest
+    )
+    return dataclasses.replace(folder, verdict=dataclasses.replace(folder.verdict, results=changed))
+
+
+def versions(three: Study, *revisions: str) -> Study:
+    """Its three folders (with a baseline of 62, 70 and 55 ms), one revision each."""
+    days = (1, 2, 3)
+    return Study(
+        folders=tuple(
+            at(folder, revision, day)
+            for folder, revision, day in zip(three.folders, revisions, days, strict=True)
+        )
+    )
+
+
+def test_a_change_is_judged_and_its_point_is_the_ratio_of_the_points(three: Study) -> None:
+    (track,) = tracks(versions(three, A, B, C))
+    assert [version.label for version in track.versions] == ["aaaaaaa", "bbbbbbb", "ccccccc"]
+    found = [version.get(FOUR) for version in track.versions]
+    changes = [track.change(FOUR, index) for index in range(3)]
+    assert changes[0] is None
+    for index, (factor, word) in enumerate([(70 / 62, "faster"), (55 / 70, "slower")], start=1):
+        change = changes[index]
+        assert change is not None
+        below, above = found[index - 1], found[index]
+        assert isinstance(below, Sound)
+        assert isinstance(above, Sound)
+        assert change.ratio.point == pytest.approx(above.value.point / below.value.point)
+        assert change.ratio.point == pytest.approx(factor, rel=0.01)
+        assert change.verdict == word
+    doublings = [q for q in track.quantities if q.kind != SPEEDUP]
+    assert len(doublings) == 3, "the baseline is in no doubling, so nothing changed there"
+    words = {track.change(q, i).verdict for q in doublings for i in (1, 2)}  # type: ignore[union-attr]
+    assert words <= {Outcome.NO_DIFFERENCE, Outcome.UNDECIDED}
+
+
+def test_what_sweeps_of_one_version_differ_by_is_no_change(three: Study) -> None:
+    """Baselines of 70 and 55 ms in one version: one of 62 ms in the next is within that."""
+    first, second, third = three.folders
+    study = Study(folders=(at(second, A, 1), at(third, A, 2), at(first, B, 3)))
+    (track,) = tracks(study)
+    change = track.change(FOUR, 1)
+    assert change is not None
+    assert change.ratio.low > 1.05
+    assert change.verdict is Outcome.UNDECIDED
+
+
+def test_two_machines_are_never_joined(three: Study) -> None:
+    first, second, third = three.folders
+    study = Study(folders=(at(first, A, 1), at(second, B, 2, "sha256:other"), at(third, C, 3)))
+    long, short = tracks(study)
+    assert [version.label for version in long.versions] == ["aaaaaaa", "ccccccc"]
+    assert [version.label for version in short.versions] == ["bbbbbbb"]
+    change = long.change(FOUR, 1)
+    assert change is not None
+    assert change.ratio.point == pytest.approx(55 / 62, rel=0.01)
+    assert short.change(FOUR, 0) is None
+    assert "no change to judge" in page.sentence(short)
+
+
+@pytest.mark.parametrize("library", ["torch=2.99.0;transformers=5.24.0"])
+def test_another_library_starts_another_track(three: Study, library: str) -> None:
+    study = versions(three, A, B, C)
+    folder = study.folders[1]
+    results = folder.results
+    assert results is not None
+    systems = tuple(dataclasses.replace(row, libraries=library) for row in results.systems)
+    verdict = dataclasses.replace(
+        folder.verdict, results=dataclasses.replace(results, systems=systems)
+    )
+    changed = dataclasses.replace(folder, verdict=verdict)
+    found = tracks(Study(folders=(study.folders[0], changed, study.folders[2])))
+    assert sorted(len(track.versions) for track in found) == [1, 2]
+
+
+def refused(folder: Folder) -> Folder:
+    """The folder, had the gate refused its comparison at four slots."""
+    finding = Finding(rule="PAIR005", message="another token")
+    comparisons = tuple(
+        RefusedComparison(
+            planned=pair.planned,
+            baseline=pair.baseline,
+            candidate=pair.candidate,
+            findings=(finding,),
+        )
+        if (pair.candidate.arm, pair.candidate.slots) == ("nanoserve", 4)
+        else pair
+        for pair in folder.verdict.comparisons
+    )
+    verdict = dataclasses.replace(folder.verdict, comparisons=comparisons, findings=(finding,))
+    return dataclasses.replace(folder, verdict=verdict)
+
+
+def retracted(folder: Folder) -> Folder:
+    return dataclasses.replace(
+        folder, retraction=Retraction(run=folder.name, rule="RUN018", reason="too fast")
+    )
+
+
+@pytest.mark.parametrize(
+    ("spoil", "reason"), [(refused, "refused: PAIR005"), (retracted, "retracted by RUN018")]
+)
+def test_a_version_without_a_sound_figure_is_a_hole_that_nothing_crosses(
+    three: Study, spoil, reason: str
+) -> None:
+    study = versions(three, A, B, C)
+    first, second, third = study.folders
+    study = Study(folders=(first, spoil(second), third))
+    (track,) = tracks(study)
+    missing = track.versions[1].get(FOUR)
+    assert missing == Missing(reason=reason, folder=second.name)
+    assert track.change(FOUR, 1) is None
+    assert track.change(FOUR, 2) is None, "the version before it has no figure"
+    drawing = figure.draw(track, SPEEDUP)
+    found = list(csv.DictReader(io.StringIO(drawing.to_csv())))
+    rows = {row["version"]: row for row in found if row["slots"] == "4"}
+    assert rows["bbbbbbb"]["hole"] == reason
+    assert not rows["bbbbbbb"]["value"]
+    assert rows["ccccccc"]["value"]
+    assert not rows["ccccccc"]["change"]
+    assert f"bbbbbbb {reason}, a hole" in drawing.alt
+    book = Book()
+    page.write(book, study)
+    text = book.files["results/history.md"].decode()
+    assert f'<a href="../runs/{second.name}/">{reason}</a>' in text
+
+
+def test_the_page_of_one_version_has_nothing_to_judge(one_book: Book) -> None:
+    text = one_book.files["results/history.md"].decode()
+    assert "One version has been measured here (0123456), so there is no change to judge." in text
+    assert "<img" not in text
+
+
+def test_the_sentence_is_made_of_the_verdicts(three: Study) -> None:
+    (track,) = tracks(versions(three, A, B, C))
+    said = page.sentence(track)
+    assert said.startswith("3 versions were measured here. From bbbbbbb to ccccccc, over the basel")
+    assert "slower: nanoserve, 1 slot; nanoserve, 2 slots" in said
