@@ -16,11 +16,13 @@ from nanoserve_bench.soundness import (
     RuleOutcome,
 )
 from nanoserve_bench.soundness.rules.report_form import PAGES
+from nanoserve_report import ladder
 from nanoserve_report.book import BookError
 from nanoserve_report.links import Linker
 from nanoserve_report.study import AnyCell, AnyComparison, AnyMarginal, Folder, Sweep
 from nanoserve_report.tables import Num, Table
 from nanoserve_report.views import common
+from nanoserve_report.views import ladder as ladder_table
 from nanoserve_report.views import sweep as tables
 
 HEADS = 2
@@ -69,6 +71,7 @@ def _tables(sweep: Sweep) -> Iterator[tuple[Table, Backing]]:
     for of_pairs in (tables.factors, tables.latency_ratios):
         yield of_pairs(sweep, linker), sweep.comparisons
     yield tables.doublings(sweep, linker), sweep.marginals
+    yield ladder_table.table(sweep, linker), [rung.shown for rung in ladder.rungs(sweep)]
 
 
 def _head(cell: object) -> str:

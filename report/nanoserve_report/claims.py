@@ -201,7 +201,7 @@ def _knee(sweep: Sweep | None) -> Judged:
 
 
 def _same_tokens(sweep: Sweep | None) -> Judged:
-    pairs = [] if sweep is None else [p for p in sweep.rivals if p.candidate.arm == ENGINE]
+    pairs = [] if sweep is None else [p for p in sweep.headline_rivals if p.candidate.arm == ENGINE]
     if not pairs:
         return NOTHING
     refused = [pair for pair in pairs if isinstance(pair, RefusedComparison)]

@@ -172,6 +172,12 @@ class Sweep:
         return tuple(pair for pair in self.comparisons if pair.planned.kind != "self")
 
     @property
+    def headline_rivals(self) -> tuple[AnyComparison, ...]:
+        """Those of them against the headline baseline."""
+        baseline = self.plan.headline_baseline
+        return tuple(pair for pair in self.rivals if pair.baseline.arm == baseline)
+
+    @property
     def selves(self) -> tuple[AnyComparison, ...]:
         """The A/A pairs: the same thing twice, whose true ratio is 1."""
         return tuple(pair for pair in self.comparisons if pair.planned.kind == "self")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nanoserve_bench.plan import Arm, PlannedComparison, WorkloadPlan
+from nanoserve_bench.plan import Arm, WorkloadPlan
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
 from support.mutants.base import ledger, prompts, replaced, stopping
@@ -21,6 +21,7 @@ from support.rebuild import (
     replace,
     rerun,
     set_plan,
+    with_arm,
 )
 from support.sound import DAY44, MS, Study, ragged_plan, study
 
@@ -261,65 +262,14 @@ def _eos() -> Study:
 
 def _revision() -> Study:
     """The engine at another commit, as an arm of its own beside the engine."""
-    clean = study()
     arm = Arm(name="nanoserve-next", system="nanoserve", version="0.2.0", revision="abc123")
-    old = [cell for cell in clean.plan.cells if cell.arm == "nanoserve"]
-
-    def renamed(text: str) -> str:
-        return text.replace("nanoserve/", f"{arm.name}/")
-
-    new = [replace(cell, id=renamed(cell.id), arm=arm.name) for cell in old]
-    orders = tuple(
-        (*order, *(c.id for c in new)) if b % 2 == 0 else (*(c.id for c in new[::-1]), *order)
-        for b, order in enumerate(clean.plan.orders)
-    )
-    set_plan(
-        clean,
-        arms=(*clean.plan.arms, arm),
-        cells=(*clean.plan.cells, *new),
-        orders=orders,
-        comparisons=(
-            *clean.plan.comparisons,
-            *(
-                PlannedComparison(baseline=was.id, candidate=now.id, kind="revision")
-                for was, now in zip(old, new, strict=True)
-            ),
-        ),
-    )
-    for index, block in enumerate(clean.blocks):
-        launch = next(row for row in block.systems if row.arm == "nanoserve")
-        added: dict[str, Any] = {
-            "systems": (
-                *block.systems,
-                replace(
-                    launch, launch=1000 + index, arm=arm.name, version=arm.version,
-                    revision=arm.revision, kernel_path="panels",
-                    libraries="nanoserve=0.2.0;torch=2.13.0;transformers=5.24.0",
-                ),
-            )
-        }  # fmt: skip
-        for table in ("trials", "requests", "steps"):
-            rows = getattr(block, table)
-            copies = [
-                replace(row, cell=renamed(row.cell))
-                for row in rows
-                if row.cell.startswith("nanoserve/")
-            ]
-            if table == "trials":
-                copies = [replace(row, launch=1000 + index, order=row.order + 50) for row in copies]
-            added[table] = (*rows, *copies)
-        clean.blocks[index] = replace(block, **added)
-    places = [{cell: i for i, cell in enumerate(order)} for order in orders]
-
-    def reorder(index: int, trials: list[TrialRow]) -> list[TrialRow]:
-        return sorted(trials, key=lambda t: (not t.warmup, places[index][t.cell]))
-
-    rebuild(clean, lambda _, rows, log: (rows, log), cells=[], reorder=reorder)
-    return rerun(
-        clean,
-        [cell.id for cell in new],
+    return with_arm(
+        study(),
+        arm,
+        kind="revision",
         step_ms=lambda _, rows: 30.0 + 3 * rows,
-        seed=99,
+        kernel_path="panels",
+        libraries="nanoserve=0.2.0;torch=2.13.0;transformers=5.24.0",
     )
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoserve_bench import documents
-from nanoserve_bench.plan import Manifest
+from nanoserve_bench.plan import Arm, Manifest, PlannedComparison
 from nanoserve_bench.records import Hold
 from nanoserve_bench.results import MANIFEST, PLAN
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
@@ -183,8 +183,12 @@ def rerun(
     outputs: Callable[[int, tuple[int, ...]], tuple[int, ...]] = lambda _, ids: ids,
     spread: float = 0.01,
     seed: int = 7,
+    concurrent: bool = False,
 ) -> Study:
-    """Run measured trials again on the ruler, with other step times, slots or outputs."""
+    """Run measured trials again on the ruler, with other step times, slots or outputs.
+
+    Those of the engine are concurrent, and those of others where it is said so.
+    """
     rng = random.Random(seed)
 
     def make(
@@ -203,7 +207,7 @@ def rerun(
 
         known = tuple(ids for _, ids in work)
         study.blocks[trial.block] = replace(block, outputs=(*block.outputs, *known))
-        if trial.cell.startswith("nanoserve"):
+        if concurrent or trial.cell.startswith("nanoserve"):
             width = slots or int(trial.cell.split("/")[3])
             rows, steps, _ = sound._engine(key, work, width, 0, noise)
             return rows, steps
@@ -211,6 +215,74 @@ def rerun(
         return rows, []
 
     return rebuild_outputs(study, make, cells=cells, blocks=blocks)
+
+
+def with_arm(
+    study: Study,
+    arm: Arm,
+    *,
+    kind: str,
+    step_ms: Callable[[TrialRow, int], float],
+    **reported: Any,
+) -> Study:
+    """Another concurrent arm beside the engine, at the same slots and with times of its own.
+
+    A `revision` is a candidate over the engine; any other arm is a `rival` under it.
+    """
+    old = [cell for cell in study.plan.cells if cell.arm == "nanoserve"]
+
+    def renamed(text: str) -> str:
+        return text.replace("nanoserve/", f"{arm.name}/")
+
+    new = [replace(c, id=renamed(c.id), arm=arm.name, system=arm.system) for c in old]
+    orders = tuple(
+        (*order, *(c.id for c in new)) if b % 2 == 0 else (*(c.id for c in new[::-1]), *order)
+        for b, order in enumerate(study.plan.orders)
+    )
+    sides = zip(old, new, strict=True) if kind == "revision" else zip(new, old, strict=True)
+    added_pairs = [
+        PlannedComparison(baseline=below.id, candidate=above.id, kind=kind)
+        for below, above in sides
+    ]
+    if kind == "rival":
+        added_pairs += [
+            PlannedComparison(baseline=BASE, candidate=cell.id, kind=kind) for cell in new
+        ]
+    set_plan(
+        study,
+        arms=(*study.plan.arms, arm),
+        cells=(*study.plan.cells, *new),
+        orders=orders,
+        comparisons=(*study.plan.comparisons, *added_pairs),
+    )
+    number = 1000 * len(study.plan.arms)
+    for index, block in enumerate(study.blocks):
+        launch = next(row for row in block.systems if row.arm == "nanoserve")
+        copy = replace(
+            launch, launch=number + index, arm=arm.name, system=arm.system, version=arm.version,
+            revision=arm.revision, **reported,
+        )  # fmt: skip
+        added: dict[str, Any] = {"systems": (*block.systems, copy)}
+        for table in ("trials", "requests", "steps"):
+            rows = getattr(block, table)
+            copies = [
+                replace(row, cell=renamed(row.cell))
+                for row in rows
+                if row.cell.startswith("nanoserve/")
+            ]
+            if table == "trials":
+                copies = [
+                    replace(row, launch=number + index, order=row.order + 50) for row in copies
+                ]
+            added[table] = (*rows, *copies)
+        study.blocks[index] = replace(block, **added)
+    places = [{cell: i for i, cell in enumerate(order)} for order in orders]
+
+    def reorder(index: int, trials: list[TrialRow]) -> list[TrialRow]:
+        return sorted(trials, key=lambda t: (not t.warmup, places[index][t.cell]))
+
+    rebuild(study, lambda _, rows, log: (rows, log), cells=[], reorder=reorder)
+    return rerun(study, [cell.id for cell in new], step_ms=step_ms, seed=99, concurrent=True)
 
 
 def rebuild_outputs(

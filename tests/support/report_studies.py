@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
+from nanoserve_bench.plan import Arm
 from nanoserve_bench.schema import token_digest
 from support import sound
+from support.rebuild import with_arm
 
 REFUSED_CELL = "nanoserve/cpu/float32/2/day44"
 BASELINE_CELL = "hf-generate/cpu/float32/1/day44"
@@ -29,6 +31,21 @@ def sweep(index: int = 0, **changes) -> sound.Study:
         "step_ms": step_ms(BASELINES_MS[index % len(BASELINES_MS)]),
     }
     return sound.study(**{**arguments, **changes})
+
+
+def ladder() -> sound.Study:
+    """The engine over two more baselines, of which the stronger beats it at eight slots alone.
+
+    A step of `hf-static` takes 60 + 10 ms a row, one of `strong` 30 + 9 ms a row.
+    """
+    made = sweep()
+    for name, step in (
+        ("hf-static", lambda _, rows: 60.0 + 10.0 * rows),
+        ("strong", lambda _, rows: 30.0 + 9.0 * rows),
+    ):
+        arm = Arm(name=name, system=name, version="1.0")
+        with_arm(made, arm, kind="rival", step_ms=step, libraries=f"{name}=1.0")
+    return made
 
 
 def diverge(study: sound.Study, *, block: int = 3, request: str = "r4", position: int = 7) -> None:

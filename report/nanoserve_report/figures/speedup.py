@@ -7,6 +7,8 @@ to the left. The diamond where it ends is the speedup, with its interval.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -26,11 +28,11 @@ COLUMNS = (
 
 def draw(sweep: Sweep) -> Drawing:
     """The rival pairs of a sweep, one row each."""
-    pairs = sweep.rivals
+    pairs = sweep.headline_rivals
     with style.house_style():
         figure, (axes,) = style.blank(0.85 + 0.5 * max(1, len(pairs)))
         style.row_axis(axes, [_label(pair) for pair in pairs] or [""])
-        low, high = _limits(sweep.sound_rivals)
+        low, high = _limits([pair for pair in pairs if isinstance(pair, SoundComparison)])
         style.log_axis(axes, low, high, "times the baseline (log)", suffix=numbers.TIMES)
         style.reference_line(axes, 1.0, wording.baseline_words(sweep))
         for y, pair in enumerate(pairs):
@@ -60,7 +62,7 @@ def _label(pair: AnyComparison) -> str:
     return f"{pair.candidate.arm}\n{wording.slots(pair.candidate.slots)}"
 
 
-def _limits(pairs: tuple[SoundComparison, ...]) -> tuple[float, float]:
+def _limits(pairs: Sequence[SoundComparison]) -> tuple[float, float]:
     values = [1.0]
     for pair in pairs:
         values += [pair.speedup.low, pair.speedup.high]
@@ -105,7 +107,7 @@ def _legend(figure: Figure) -> None:
 
 def _alt(sweep: Sweep) -> str:
     parts = []
-    for pair in sweep.rivals:
+    for pair in sweep.headline_rivals:
         who = f"{pair.candidate.arm} at {wording.slots(pair.candidate.slots)}"
         if isinstance(pair, RefusedComparison):
             parts.append(f"{who}: refused ({wording.codes(pair.findings)}), drawn as a hole")

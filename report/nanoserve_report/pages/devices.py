@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nanoserve_report import numbers, spread, wording
+from nanoserve_report import ladder, numbers, spread, wording
 from nanoserve_report.book import Book
 from nanoserve_report.figures import (
     ceiling,
@@ -15,10 +15,12 @@ from nanoserve_report.figures import (
     speedup,
 )
 from nanoserve_report.figures import devices as devices_figure
+from nanoserve_report.figures import ladder as ladder_figure
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
-from nanoserve_report.study import DevicePage, Section, Study
+from nanoserve_report.study import DevicePage, Section, Study, Sweep
 from nanoserve_report.views import common
+from nanoserve_report.views import ladder as ladder_table
 from nanoserve_report.views import sweep as tables
 
 INDEX = "results/devices/index.md"
@@ -93,7 +95,19 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
         "latencies": tables.latencies(sweep, linker),
         "splits": tables.splits(sweep, linker),
         "figures": [book.figure(drawing, stem, linker) for drawing in drawings],
+        "ladder": _ladder(book, sweep, stem, linker),
         "reproduction": _reproduction(book, section, stem, linker),
+    }
+
+
+def _ladder(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, Any] | None:
+    found = ladder.rungs(sweep)
+    if not found:
+        return None
+    return {
+        "sentences": ladder.words(found),
+        "table": ladder_table.table(sweep, linker),
+        "figure": book.figure(ladder_figure.draw(sweep), stem, linker),
     }
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.soundness import SoundMarginal
-from nanoserve_report import numbers, wording
+from nanoserve_report import ladder, numbers, wording
 from nanoserve_report.study import DevicePage, Folder, Section, Status, Sweep
 from nanoserve_report.views import common
 
@@ -140,6 +140,7 @@ def sentences(sweep: Sweep) -> list[str]:
             key=lambda pair: pair.speedup.point,
         )
         found.append(wording.best(sweep, best))
+    found += ladder.words(ladder.rungs(sweep))
     gotcha = wording.gotcha(sweep)
     return [*found, gotcha] if gotcha else found
 

@@ -171,7 +171,9 @@ def quoted_sweep(sweep: Sweep | None) -> Table:
         for cell in reversed(sweep.sound_cells)
     }  # fmt: skip
     pairs = {} if sweep is None else {
-        (pair.candidate.system, pair.candidate.slots): pair for pair in sweep.sound_rivals
+        (pair.candidate.system, pair.candidate.slots): pair
+        for pair in sweep.headline_rivals
+        if isinstance(pair, SoundComparison)
     }  # fmt: skip
     rows = []
     for row in source.SWEEP:
