@@ -8,10 +8,11 @@ that no block inherits another's memory, threads or luck.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from nanoserve_bench.launcher import Worker
 from nanoserve_bench.meters import load_average
@@ -47,13 +48,17 @@ TRIAGE_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """What all blocks of a sweep share."""
+    """What all blocks of a sweep share.
+
+    `engines` has the folder of the engine of each arm that runs a revision of its own.
+    """
 
     plan: Plan
     model: ModelFolder
     machine: str
     threads: int
     prompts: PromptBook
+    engines: Mapping[str, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,7 +164,7 @@ class BlockRun:
             options=arm.options,
         )
         self._progress.start(f"launching {arm.name} on {device}")
-        worker = Worker(launch, arm=arm.name)
+        worker = Worker(launch, arm=arm.name, engine=self._study.engines.get(arm.name))
         stack.callback(worker.kill)
         description = worker.describe()
         number = self._launch_number(arm, device, dtype)

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 from typing import IO, TypeVar
 
 from nanoserve_bench import protocol
@@ -40,8 +41,14 @@ _THREAD_VARIABLES = (
 )
 
 
-def environment_of(threads: int) -> dict[str, str]:
-    """The environment of a worker: the same threads for every library, and no network."""
+def environment_of(threads: int, *, engine: Path | None = None) -> dict[str, str]:
+    """The environment of a worker: the same threads for every library, and no network.
+
+    Args:
+        threads: Compute threads.
+        engine: Folder whose packages are found before all others: a built revision.
+    """
+    search = ([str(engine)] if engine else []) + [entry for entry in sys.path if entry]
     return {
         **os.environ,
         **dict.fromkeys(_THREAD_VARIABLES, str(threads)),
@@ -49,14 +56,14 @@ def environment_of(threads: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
         # The worker finds the modules that the sweep finds, however the sweep was started.
-        "PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry),
+        "PYTHONPATH": os.pathsep.join(search),
     }
 
 
 class Worker:
     """A running worker; leave the `with` block and it is gone."""
 
-    def __init__(self, launch: Launch, *, arm: str) -> None:
+    def __init__(self, launch: Launch, *, arm: str, engine: Path | None = None) -> None:
         self.launch = launch
         self.arm = arm
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
@@ -65,7 +72,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
-            env=environment_of(launch.threads),
+            env=environment_of(launch.threads, engine=engine),
             # Ctrl-C in a terminal reaches the sweep alone, which then closes its workers.
             start_new_session=True,
         )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
+from nanoserve_bench.builds import BuildEngine, build
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import (
@@ -82,6 +83,7 @@ def build_plan(
     revision: str | None,
     dirty: bool | None,
     find_system: FindSystem,
+    build_engine: BuildEngine = build,
     files: Mapping[str, WorkloadFile] | None = None,
 ) -> Plan:
     """Everything that the sweep will do, decided now; `files` are workloads of one's own, by name.
@@ -95,7 +97,7 @@ def build_plan(
     chosen += selves.values()
     _refuse_twice("arm", [choice.name for choice in chosen])
     systems = {choice.name: find_system(choice.system) for choice in chosen}
-    arms = tuple(_arm(choice, systems[choice.name]) for choice in chosen)
+    arms = tuple(_arm(choice, systems[choice.name], build_engine) for choice in chosen)
     _refuse_without_ceilings(systems)
     _refuse_several_grounds(systems, devices, choices.dtypes)
     blocks = stopping_rule(choices)
@@ -138,16 +140,23 @@ def build_plan(
     )
 
 
-def _arm(choice: ArmChoice, system: type[System]) -> Arm:
+def _arm(choice: ArmChoice, system: type[System], build_engine: BuildEngine) -> Arm:
     refuse_unknown_options(choice, system.options)
     try:
         system.check({option.name: option.value for option in choice.options})
     except PlanError as error:
         raise PlanError(f"arm {choice.name}: {error}") from error
+    if choice.revision is not None and not system.revisable:
+        raise PlanError(
+            f"arm {choice.name}: {choice.system} is not built from this repository, so it has no "
+            "revisions"
+        )
+    built = None if choice.revision is None else build_engine(choice.revision)
     return Arm(
         name=choice.name,
         system=choice.system,
-        version=system.version(),
+        version=system.version() if built is None else built.version,
+        revision=None if built is None else built.revision,
         options=choice.options,
     )
 

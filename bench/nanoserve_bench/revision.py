@@ -49,9 +49,9 @@ def current() -> Revision:
     if checkout is None:
         return Revision(commit=None, dirty=None, sources=source_digest(), constraints=None)
     constraints = checkout / _CONSTRAINTS
-    status = _git(checkout, "status", "--porcelain", "--", *_MEASURING)
+    status = git(checkout, "status", "--porcelain", "--", *_MEASURING)
     return Revision(
-        commit=_git(checkout, "rev-parse", "HEAD"),
+        commit=git(checkout, "rev-parse", "HEAD"),
         dirty=None if status is None else bool(status),
         sources=source_digest(),
         constraints=hashlib.sha256(constraints.read_bytes()).hexdigest()
@@ -60,15 +60,25 @@ def current() -> Revision:
     )
 
 
+def commit_of(package: str) -> str | None:
+    """The commit whose checkout an importable package lies in; None where it is in none."""
+    spec = importlib.util.find_spec(package)
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        checkout = _checkout_of(Path(folder))
+        return None if checkout is None else git(checkout, "rev-parse", "HEAD")
+    return None
+
+
 def _checkout_of(package: Path) -> Path | None:
     """The checkout that tracks this package; an environment inside a checkout is none of it."""
-    top = _git(package, "rev-parse", "--show-toplevel")
-    if top is None or not _git(package, "ls-files", "--", "__init__.py"):
+    top = git(package, "rev-parse", "--show-toplevel")
+    if top is None or not git(package, "ls-files", "--", "__init__.py"):
         return None
     return Path(top)
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def git(folder: Path, *arguments: str) -> str | None:
+    """What git says in a folder; None where it fails, or there is no git."""
     try:
         done = subprocess.run(  # noqa: S603 - the user's own git
             ["git", "-C", str(folder), *arguments],  # noqa: S607

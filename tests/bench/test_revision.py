@@ -55,9 +55,9 @@ def test_a_change_of_what_measures_is_dirty_and_a_result_is_not(checkout: Path) 
 def test_a_git_that_does_not_answer_leaves_the_state_of_the_tree_unknown(
     checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask = revision._git
+    ask = revision.git
     monkeypatch.setattr(
-        revision, "_git", lambda folder, *args: None if args[0] == "status" else ask(folder, *args)
+        revision, "git", lambda folder, *args: None if args[0] == "status" else ask(folder, *args)
     )
     found = revision.current()
     assert found.commit == git(checkout, "rev-parse", "HEAD")

@@ -16,6 +16,7 @@ from rich.table import Table
 from nanoserve_bench import devices, environment, revision
 from nanoserve_bench.arms import FORM
 from nanoserve_bench.block import Study
+from nanoserve_bench.builds import Build, build
 from nanoserve_bench.estimate import Costs, estimate
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
 from nanoserve_bench.plan import AcknowledgedRefusal, Fact
@@ -44,6 +45,7 @@ Examples
   nanoserve-bench sweep --quick            two blocks, to see that everything works
   nanoserve-bench sweep --dry-run --full   what would run, and for how long
   nanoserve-bench sweep --device cpu --arm hf-generate --arm mine=my-engine
+  nanoserve-bench sweep --arm before=nanoserve@main --arm nanoserve
 
 \b
 Exit codes
@@ -269,6 +271,7 @@ def _prepare(
         revision=code.commit,
         dirty=code.dirty,
         find_system=find,
+        build_engine=_build,
         files=files,
     )
     going_on = unfinished(out, plan) if run_id is None else None
@@ -281,7 +284,14 @@ def _prepare(
         given={name: file.prompts for name, file in files.items()},
     )
     return _Prepared(
-        study=Study(plan=plan, model=folder, machine=machine, threads=threads, prompts=book),
+        study=Study(
+            plan=plan,
+            model=folder,
+            machine=machine,
+            threads=threads,
+            prompts=book,
+            engines={arm.name: build(arm.revision).folder for arm in plan.arms if arm.revision},
+        ),
         folder=out / plan.run_id,
         facts=(
             *environment.facts(threads=threads),
@@ -308,6 +318,12 @@ def _with_files(choices: Choices, model: ModelFolder) -> tuple[Choices, dict[str
         else:
             names.append(workload)
     return dataclasses.replace(choices, workloads=tuple(names)), files
+
+
+def _build(name: str) -> Build:
+    """The engine at a revision; said, because compiling it takes a while."""
+    click.echo(f"preparing nanoserve at {name}", err=True)
+    return build(name)
 
 
 def _words(choices: Choices, measured: tuple[str, ...]) -> list[str]:

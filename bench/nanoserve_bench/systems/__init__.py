@@ -47,6 +47,8 @@ class System(ABC):
             torch and the main thread.
         one_ground: Whether it computes where it was started, whatever a launch says: a study of it
             has one device and one dtype.
+        revisable: Whether it is this repository's engine, so that an arm can run another revision
+            of it (`--arm SYSTEM@REVISION`).
         options: What an arm can tell it (`--arm SYSTEM,KEY=VALUE`): each key, with what it means.
             A key `body.*` stands for all that begin with `body.`.
     """
@@ -60,6 +62,7 @@ class System(ABC):
     triages: ClassVar[bool] = False
     measures_ceilings: ClassVar[bool] = True
     one_ground: ClassVar[bool] = False
+    revisable: ClassVar[bool] = False
     options: ClassVar[Mapping[str, str]] = {}
 
     @abstractmethod

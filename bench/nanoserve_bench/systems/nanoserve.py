@@ -28,6 +28,7 @@ class Nanoserve(System):
     stamps: ClassVar[tuple[str, ...]] = ("holds", "first_token", "tokens", "steps")
     requires = ("torch", "nanoserve")
     distribution = "nanoserve"
+    revisable = True
     kernel: ClassVar[str] = "auto"
 
     def __init__(self, launch: Launch) -> None:
@@ -87,7 +88,7 @@ class Nanoserve(System):
         launch, engine = self._launch, Engine(self._config, runner=self._runner).describe()
         return Description(
             version=engine.version,
-            revision=revision.current().commit,
+            revision=revision.commit_of("nanoserve"),
             shape=self.shape.value,
             stamps=self.stamps,
             device_name=torch_facts.device_name(launch.device),
