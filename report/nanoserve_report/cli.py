@@ -14,7 +14,9 @@ from textwrap import indent
 import click
 
 from nanoserve_bench.errors import BenchError
-from nanoserve_report.book import Book, BookError
+from nanoserve_report import llms
+from nanoserve_report import site as sites
+from nanoserve_report.book import ROOT, Book, BookError
 from nanoserve_report.pages import compose
 from nanoserve_report.publish import PublishError, build_site
 from nanoserve_report.publish import publish as publish_version
@@ -54,7 +56,7 @@ def build(results: Path, docs: Path, site: Path, pages_only: bool) -> None:
     What is refused is shown as a hole with its reason. The exit code is 1 when anything is
     unsound and was not acknowledged in its plan, or when there is nothing to show.
     """
-    study, book = _compose(results)
+    study, book = _compose(results, docs)
     book.write(docs)
     click.echo(f"{len(book.files)} files written below {docs / 'results'}")
     if not pages_only:
@@ -72,7 +74,7 @@ def check(results: Path, docs: Path) -> None:
     Pages are compared with docs/results/ where that exists. Every link and anchor of the generated
     pages has to lead somewhere, and every figure has to have its data.
     """
-    study, book = _compose(results)
+    study, book = _compose(results, docs)
     problems = [
         f"{link.page}: links to {link.target}{f'#{link.anchor}' if link.anchor else ''}, which "
         "does not exist"
@@ -81,7 +83,9 @@ def check(results: Path, docs: Path) -> None:
     problems += [
         f"{name}: the figure has no data beside it"
         for name in sorted(book.files)
-        if name.endswith(".svg") and len(book.files.get(f"{name[:-4]}.csv", b"").splitlines()) < 2
+        if name.startswith(f"{ROOT}/figures/")
+        and name.endswith(".svg")
+        and len(book.files.get(f"{name[:-4]}.csv", b"").splitlines()) < 2
     ]
     if (docs / "results").is_dir():
         problems += [f"{line}: run nanoserve-report build" for line in book.differences(docs)]
@@ -109,7 +113,7 @@ def publish(version: str, aliases: tuple[str, ...], docs: Path, results: Path) -
     Everything is judged and written again first; an unsound study is not published. Nothing is
     pushed.
     """
-    study, book = _compose(results)
+    study, book = _compose(results, docs)
     _stop_if_unsound(study, "Nothing was published.")
     book.write(docs)
     click.echo(publish_version(docs.resolve().parent, study, version, aliases))
@@ -134,11 +138,14 @@ def init(repository: Path) -> None:
     )
 
 
-def _compose(results: Path) -> tuple[Study, Book]:
+def _compose(results: Path, docs: Path) -> tuple[Study, Book]:
     # The default root is made by the first sweep: before that it is empty, not a mistake.
     nothing_yet = results == DEFAULT_RESULTS and not results.exists()
     study = Study(folders=()) if nothing_yet else load(results)
-    return study, compose(study)
+    book = compose(study)
+    about = sites.read(docs.resolve().parent)
+    book.add(llms.NAME, llms.text(book, study, docs, about).encode())
+    return study, book
 
 
 def _stop_if_unsound(study: Study, consequence: str) -> None:

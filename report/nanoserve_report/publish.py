@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from nanoserve_report import branch
+from nanoserve_report import site as sites
+from nanoserve_report.branch import BRANCH
 from nanoserve_report.study import Study
 
 IDENTITY = "nanoserve-report"
-BRANCH = "gh-pages"
 EPOCH_WITHOUT_RESULTS = "0"
 
 
@@ -73,7 +75,7 @@ def publish(root: Path, study: Study, version: str, aliases: Sequence[str]) -> s
             values[f"GIT_{role}_NAME"] = IDENTITY
         if f"GIT_{role}_EMAIL" not in values and not _configured(root, "user.email"):
             values[f"GIT_{role}_EMAIL"] = f"{IDENTITY}@localhost"
-    before = _head(root)
+    before = branch.head(root)
     names = " ".join((version, *aliases))
     _mike(
         ["deploy", "--update-aliases", "--branch", BRANCH,
@@ -83,7 +85,11 @@ def publish(root: Path, study: Study, version: str, aliases: Sequence[str]) -> s
     if "latest" in aliases or before is None:
         default = "latest" if "latest" in aliases else version
         _mike(["set-default", "--branch", BRANCH, default], root, values)
-    if _head(root) == before:
+    try:
+        branch.list_versions(root, sites.read(root), values)
+    except branch.BranchError as error:
+        raise PublishError(f"the versions could not be listed: {error}") from error
+    if branch.head(root) == before:
         return f"{names}: unchanged, so nothing was committed."
     return f"{names}: committed to {BRANCH}. Push it with: git push origin {BRANCH}"
 
@@ -95,10 +101,6 @@ def _mike(arguments: Sequence[str], root: Path, values: Mapping[str, str]) -> No
 
 def _configured(root: Path, key: str) -> bool:
     return _git(root, "config", "--get", key) is not None
-
-
-def _head(root: Path) -> str | None:
-    return _git(root, "rev-parse", "--verify", "--quiet", f"refs/heads/{BRANCH}")
 
 
 def _git(root: Path, *arguments: str) -> str | None:

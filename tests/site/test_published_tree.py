@@ -6,6 +6,10 @@ may go wrong in the page, and nothing may leave the host.
 
 from __future__ import annotations
 
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Browser
 
@@ -16,6 +20,7 @@ pytestmark = pytest.mark.browser
 PAGES = (
     "",
     "results/",
+    "results/reading/",
     "results/devices/",
     "results/devices/cpu-float32/",
     "results/what-if/",
@@ -169,3 +174,26 @@ def test_a_figures_data_and_raw_rows_can_be_downloaded(watched: Watched, host: s
     page = watched.open(f"{host}0.2/results/runs/20260101-cpu-day44-0123456/")
     url = page.get_by_role("link", name="requests.csv", exact=True).evaluate("a => a.href")
     assert page.request.get(url).text().startswith("block,cell,warmup,request,")
+
+
+def test_what_programs_read_leads_somewhere(tree: Path, host: str) -> None:
+    """The feed, both `llms.txt` and the badge: in the tree, well formed, links that resolve."""
+    feed = ET.parse(tree / "feed.xml").getroot()  # noqa: S314 - our own
+    links = [link.get("href", "") for link in feed.iter("{http://www.w3.org/2005/Atom}link")]
+    base = "http://127.0.0.1:8000/"
+    assert len(links) == 4
+    for link in links:
+        place = tree / link.removeprefix(base)
+        assert link.startswith(base)
+        assert (place / "index.html" if link.endswith("/") else place).is_file(), link
+    for folder in ("", "0.1/", "0.2/", "latest/"):
+        text = (tree / folder / "llms.txt").read_text("utf-8")
+        addresses = re.findall(r"^- \[.+?\]\((\S+?)\)", text, re.MULTILINE)
+        assert len(addresses) > (20 if folder else 1)
+        for address in addresses:
+            place = tree / folder / address
+            assert (place / "index.html" if address.endswith("/") else place).is_file(), address
+    assert "3 sound, 0 refused" in (tree / "latest/results/badge.svg").read_text("utf-8")
+    for page in ("0.2/index.html", "0.2/results/rules/pair005/index.html"):
+        (href,) = re.findall(r'application/atom\+xml"[^>]* href="(.+?)"', (tree / page).read_text())
+        assert ((tree / page).parent / href).resolve() == (tree / "feed.xml").resolve()

@@ -9,7 +9,9 @@ from nanoserve_report.pages import (
     devices,
     evidence,
     history,
+    machines,
     overview,
+    reading,
     runs,
     whatif,
 )
@@ -27,10 +29,12 @@ def compose(study: Study) -> Book:
     book = Book()
     assets.write(book)
     overview.write(book, study)
+    reading.write(book, study)
     devices.write(book, study)
     runs.write(book, study)
     whatif.write(book, study)
     history.write(book, study)
     evidence.write(book, study)
     calibration.write(book, study)
+    machines.write(book, study)
     return book
