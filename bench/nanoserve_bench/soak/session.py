@@ -19,8 +19,8 @@ from nanoserve_bench.soak.records import CaseRow, DifferenceRow, Finding, Soak, 
 
 REFERENCE = "hf-generate"
 NEAR_TIE, BUG = "near-tie", "bug"
-_PORTION = 10
-"""Prompts that the reference answers between two words of progress."""
+_PORTION = 4
+"""Most prompts that the reference answers in one go."""
 
 Output = tuple[int, ...]
 
@@ -58,7 +58,6 @@ class Session:
         Raises:
             WorkerError: The reference failed; without it nothing can be judged.
         """
-        most = max(request.max_tokens for request in self._requests)
         launch = Launch(
             system=REFERENCE,
             machine=self.soak.machine,
@@ -68,12 +67,12 @@ class Session:
             model_name=self._model.name,
             model_path=str(self._model.path),
             most_slots=1,
-            longest=max(len(request.prompt) for request in self._requests) + most,
+            longest=self._longest,
         )
         worker = Worker(launch, arm=REFERENCE)
         try:
             description = worker.describe()
-            reference = self._answers(worker, most)
+            reference = self._answers(worker)
             self._keep(
                 reference=f"transformers {description.version}, {description.attention}",
                 requests=len(reference),
@@ -86,8 +85,8 @@ class Session:
         self._keep(complete=True)
         return self.soak
 
-    def _answers(self, worker: Worker, max_tokens: int) -> list[Output]:
-        """What the reference says to every prompt, more than each request asks for."""
+    def _answers(self, worker: Worker) -> list[Output]:
+        """What the reference says to every request."""
         answers: list[Output] = []
         while len(answers) < len(self._requests):
             self._say(f"{REFERENCE}: {len(answers)} of {len(self._requests)} prompts")
@@ -95,7 +94,7 @@ class Session:
             trial = Trial(
                 slots=1,
                 prompts=tuple(request.prompt for request in portion),
-                max_tokens=(max_tokens,) * len(portion),
+                max_tokens=tuple(request.max_tokens for request in portion),
             )
             tokens = sum(map(len, trial.prompts)) + sum(trial.max_tokens)
             result = worker.ask(trial, TrialResult, timeout_s=trial_timeout_s(tokens))
@@ -125,8 +124,8 @@ class Session:
             return
         differences = [
             self._look_into(case, index, answer, reference=reference[index], worker=worker)
-            for index, request in enumerate(requests)
-            if _differs(answer, index, reference[index][: request.max_tokens])
+            for index in range(count)
+            if _differs(answer, index, reference[index])
         ]
         row = case_row(case, answer, differences)
         self._say(
@@ -164,10 +163,9 @@ class Session:
         output = tuple(answer["outputs"][index])
         if error is not None:
             return _failure(case, index, request, error)
-        expected = reference[: request.max_tokens]
         self._say(f"{case.name}: looking into request {index}")
         triage = worker.ask(
-            Divergence(prompt_ids=request.prompt, output_ids=output, reference_ids=expected),
+            Divergence(prompt_ids=request.prompt, output_ids=output, reference_ids=reference),
             Triage,
             timeout_s=TRIAGE_TIMEOUT_S,
         )
@@ -182,7 +180,7 @@ class Session:
             kind=triage.kind,
             position=triage.position,
             token_id=at(output),
-            reference_token_id=at(expected),
+            reference_token_id=at(reference),
             text=_quoted(triage.text),
             reference_text=_quoted(triage.reference_text),
             top2_margin=triage.top2_margin,
