@@ -54,7 +54,7 @@ class Backend(Protocol):
             the next step.
         """
 
-    def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def highest(self, logits: torch.Tensor) -> list[int | None]:
         """The greedy choice of each row, as ``sampler.highest`` makes it."""
 
 

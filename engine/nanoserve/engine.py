@@ -61,7 +61,7 @@ class Runner(Protocol):
     def run(self, plan: SchedulerOutput) -> torch.Tensor:
         """Logits of the next token of each row that samples."""
 
-    def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def highest(self, logits: torch.Tensor) -> list[int | None]:
         """The greedy choice of each row, as ``sampler.highest`` makes it."""
 
 

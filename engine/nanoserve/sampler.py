@@ -19,7 +19,7 @@ import torch
 from nanoserve.logits_processors import adjust, warp
 from nanoserve.request import Request
 
-Highest = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+Highest = Callable[[torch.Tensor], list[int | None]]
 
 
 def uniform(seed: int, position: int) -> float:
@@ -29,18 +29,21 @@ def uniform(seed: int, position: int) -> float:
     return (bits >> 11) * 2.0**-53
 
 
-def highest(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def highest(logits: torch.Tensor) -> list[int | None]:
     """The greedy choice.
 
     Args:
         logits: ``[rows, vocab_size]``.
 
     Returns:
-        The lowest id of each row's highest logit, and that logit; NaN if the row holds one. Both
-        are ``[rows]``.
+        The lowest id of each row's highest logit; None where that is no finite number, or the row
+        holds a NaN.
     """
     tokens = logits.argmax(dim=-1)  # torch takes a NaN for the maximum
-    return tokens, logits.gather(1, tokens[:, None]).squeeze(1)
+    peaks = logits.gather(1, tokens[:, None]).squeeze(1)
+    # One copy from the device: it is what the host waits for.
+    chosen = torch.where(peaks.isfinite(), tokens, -1).tolist()
+    return [token if token >= 0 else None for token in chosen]
 
 
 def sample(
@@ -58,17 +61,20 @@ def sample(
         chosen.
     """
     logits = logits.float()
-    tokens, peaks = highest(logits)
     special = [
         row
         for row, request in enumerate(requests)
         if request.adjustment is not None or not request.params.greedy
     ]
-    if special:
-        tokens[special] = _choose(logits[special], [requests[row] for row in special])
-    # One copy from the device: it is what the host waits for.
-    chosen = torch.where(peaks.isfinite(), tokens, -1).tolist()
-    return [token if token >= 0 else None for token in chosen]
+    if not special:
+        return highest(logits)
+    # Asked for before the host waits for the greedy ones.
+    chosen = _choose(logits[special], [requests[row] for row in special])
+    tokens = highest(logits)
+    for row, token in zip(special, chosen.tolist(), strict=True):
+        if tokens[row] is not None:
+            tokens[row] = token
+    return tokens
 
 
 def _choose(logits: torch.Tensor, requests: Sequence[Request]) -> torch.Tensor:

@@ -184,7 +184,7 @@ def test_a_huge_temperature_is_uniform():
 def test_plain_greedy_rows_are_chosen_in_one_pass_that_writes_nothing():
     calls = []
 
-    def counted(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def counted(logits: torch.Tensor) -> list[int | None]:
         calls.append(logits)
         return highest(logits)
 

@@ -199,7 +199,7 @@ class CompiledBackend:
             done += len(wanted)
         return logits[:, : self._config.vocab_size]
 
-    def highest(self, logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def highest(self, logits: torch.Tensor) -> list[int | None]:
         """The greedy choice of each row, as ``sampler.highest`` makes it."""
         return self._kernels.argmax(logits)
 

@@ -151,7 +151,7 @@ class KernelLibrary:
         self._argmax = library.nanoserve_argmax
         self._argmax.argtypes = (
             *(ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64),
-            *(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32),
+            *(ctypes.c_void_p, ctypes.c_int32),
         )
         self._argmax.restype = None
 
@@ -181,19 +181,20 @@ class KernelLibrary:
             torch.get_num_threads(),
         )
 
-    def argmax(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Where each row's highest value first stands, and the value, NaN if the row holds one.
+    def argmax(self, rows: torch.Tensor) -> list[int | None]:
+        """Where each row's highest value first stands; None if it is infinite, or a NaN there.
 
         ``rows`` is ``[rows, width]``, float32 on the CPU, and the rows may be any distance apart.
         """
         count, width = rows.shape
-        indices = torch.empty(count, device="cpu", dtype=torch.int64)
-        values = torch.empty(count, device="cpu", dtype=torch.float32)
+        # Not a tensor: after a step, in which the weights have gone through every cache, each of
+        # torch's operations takes long to begin.
+        indices = (ctypes.c_int64 * count)()
         self._argmax(
             *(rows.data_ptr(), rows.stride(0), count, width),
-            *(indices.data_ptr(), values.data_ptr(), torch.get_num_threads()),
+            *(indices, torch.get_num_threads()),
         )
-        return indices, values
+        return [index if index >= 0 else None for index in indices]
 
 
 @cache

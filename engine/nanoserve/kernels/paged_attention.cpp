@@ -13,6 +13,7 @@
 #include <cmath>
 #include <limits>
 
+#include "prefetch.h"
 #include "tile.h"
 
 namespace nanoserve {
@@ -59,6 +60,20 @@ struct Chunk {
     return std::min(cache.block_size, length - block * cache.block_size);
   }
   int64_t num_blocks() const { return (length - 1) / cache.block_size + 1; }
+
+  // Asks for all keys and values at once: their blocks lie anywhere, and whoever computes on one
+  // does not know where the next one is.
+  void fetch() const {
+    const int64_t dim = cache.heads.dim;
+    for (int64_t block = 0; block < num_blocks(); ++block) {
+      Stretch keys{cache.keys_of(blocks[block], kv_head), dim * cache.key_lanes};
+      keys.fetch(keys.lines());
+    }
+    for (int64_t block = 0; block < num_blocks(); ++block) {
+      Stretch values{cache.values_of(blocks[block], kv_head), dim * length_in(block)};
+      values.fetch(values.lines());
+    }
+  }
 
   template <int kRows>
   void score() const {
@@ -230,6 +245,7 @@ void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qk
     }
     const Chunk chunk{cache,   tokens.table + block, length, visible, kv_head,
                       queries, scores,               stride, sums};
+    if (tokens.count == 1) chunk.fetch();  // a prompt's tokens find what the ones before them read
     with_constant_rows(rows, Score{chunk});
     if (context - cache.window > start) {
       for (int64_t row = 0; row < rows; ++row) chunk.hide_first(row, visible[row] - cache.window);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "prefetch.h"
 #include "rows.h"
 #include "tile.h"
 
@@ -22,6 +23,7 @@ struct Matrix {
 
   int64_t num_panels() const { return (outputs + kPanelWidth - 1) / kPanelWidth; }
   const float* panel(int64_t index) const { return panels + index * inputs * kPanelWidth; }
+  Stretch stretch(int64_t index) const { return {panel(index), inputs * kPanelWidth}; }
 };
 
 // What happens to a product when it is stored.
@@ -31,8 +33,9 @@ enum class Epilogue {
   kSiluTimes,  // y = silu(y) * product
 };
 
-// Panels [begin, end) of the product of `rows` rows; `y` gets whole panels.
+// Panels [begin, end) of the product of `rows` rows; `y` gets whole panels. `next` is what the
+// caller reads after them.
 void multiply(const Matrix& weight, Rows x, Rows y, int64_t rows, int64_t begin, int64_t end,
-              Epilogue epilogue);
+              Epilogue epilogue, Stretch next);
 
 }  // namespace nanoserve

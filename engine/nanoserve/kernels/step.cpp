@@ -11,6 +11,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "paged_attention.h"
 #include "row_argmax.h"
@@ -85,17 +86,21 @@ class Worker {
       const Layer& layer = model_.layers[index];
       const CacheLayer cache = cache_layer(model_, index);
       norm_all(layer.input_norm);
-      linear(layer.qkv, buffers_.normed, buffers_.qkv, step_.tokens, Epilogue::kStore);
+      linear(layer.qkv, buffers_.normed, buffers_.qkv, step_.tokens, Epilogue::kStore,
+             layer.output);
       finish_heads(layer, cache);
       attend_all(cache);
-      linear(layer.output, buffers_.seen, buffers_.hidden, step_.tokens, Epilogue::kAdd);
+      linear(layer.output, buffers_.seen, buffers_.hidden, step_.tokens, Epilogue::kAdd,
+             layer.gate);
       norm_all(layer.post_attention_norm);
       gate_and_up(layer);
-      linear(layer.down, buffers_.wide, buffers_.hidden, step_.tokens, Epilogue::kAdd);
+      const bool last = index + 1 == model_.num_layers;
+      linear(layer.down, buffers_.wide, buffers_.hidden, step_.tokens, Epilogue::kAdd,
+             last ? model_.head : model_.layers[index + 1].qkv);
     }
     norm_wanted();
     linear(model_.head, buffers_.normed, {step_.logits, step_.logits_stride}, step_.num_wanted,
-           Epilogue::kStore);
+           Epilogue::kStore, {});
   }
 
  private:
@@ -150,9 +155,17 @@ class Worker {
              model_.norm_eps);
   }
 
-  void linear(const Matrix& weight, Rows x, Rows y, int64_t rows, Epilogue epilogue) const {
+  // The first panel that this thread reads of a weight; nothing if it reads none.
+  Stretch first_panel(const Matrix& weight) const {
     const Share mine = share(weight.num_panels());
-    multiply(weight, x, y, rows, mine.begin, mine.end, epilogue);
+    return mine.begin < mine.end ? weight.stretch(mine.begin) : Stretch{};
+  }
+
+  // `next` is the weight that comes after this one.
+  void linear(const Matrix& weight, Rows x, Rows y, int64_t rows, Epilogue epilogue,
+              const Matrix& next) const {
+    const Share mine = share(weight.num_panels());
+    multiply(weight, x, y, rows, mine.begin, mine.end, epilogue, first_panel(next));
     wait_for_others();
   }
 
@@ -160,9 +173,9 @@ class Worker {
   void gate_and_up(const Layer& layer) const {
     const Share mine = share(layer.gate.num_panels());
     multiply(layer.gate, buffers_.normed, buffers_.wide, step_.tokens, mine.begin, mine.end,
-             Epilogue::kStore);
+             Epilogue::kStore, first_panel(layer.up));
     multiply(layer.up, buffers_.normed, buffers_.wide, step_.tokens, mine.begin, mine.end,
-             Epilogue::kSiluTimes);
+             Epilogue::kSiluTimes, first_panel(layer.down));
     wait_for_others();
   }
 
@@ -277,16 +290,15 @@ void nanoserve_linear(const Matrix* weight, const float* x, int64_t x_stride, fl
     const int64_t panels = weight->num_panels(), rank = omp_get_thread_num();
     const int64_t team = omp_get_num_threads();
     multiply(*weight, {const_cast<float*>(x), x_stride}, {y, y_stride}, rows,
-             panels * rank / team, panels * (rank + 1) / team, static_cast<Epilogue>(epilogue));
+             panels * rank / team, panels * (rank + 1) / team, static_cast<Epilogue>(epilogue), {});
   }
 }
 
 void nanoserve_argmax(const float* rows, int64_t stride, int64_t num_rows, int64_t width,
-                      int64_t* indices, float* values, int32_t num_threads) {
+                      int64_t* indices, int32_t num_threads) {
 #pragma omp parallel for num_threads(num_threads)
   for (int64_t row = 0; row < num_rows; ++row) {
     const Highest highest = row_argmax(rows + row * stride, width);
-    indices[row] = highest.index;
-    values[row] = highest.value;
+    indices[row] = std::isfinite(highest.value) ? highest.index : -1;
   }
 }

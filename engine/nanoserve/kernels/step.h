@@ -94,10 +94,10 @@ int32_t nanoserve_step(const nanoserve::Model* model, const nanoserve::Step* ste
 void nanoserve_linear(const nanoserve::Matrix* weight, const float* x, int64_t x_stride, float* y,
                       int64_t y_stride, int64_t rows, int32_t epilogue, int32_t num_threads);
 
-// The highest value of each row of `width` and the lowest index where it stands; a value of NaN
-// says that the row holds one.
+// The lowest index where the highest value of each row of `width` stands; -1 where that is not
+// finite, or the row holds a NaN.
 void nanoserve_argmax(const float* rows, int64_t stride, int64_t num_rows, int64_t width,
-                      int64_t* indices, float* values, int32_t num_threads);
+                      int64_t* indices, int32_t num_threads);
 
 }  // extern "C"
 #pragma GCC visibility pop
