@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
 import nox
+import nox.command
 
 nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "virtualenv"
@@ -30,6 +32,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 QUIET = {"NO_MKDOCS_2_WARNING": "1"}  # the theme's announcement of its own end of life
 QUICK_RESULTS = "build/quick-results"  # two blocks state no ratio: kept out of the real results
 QUICK_PERF, QUICK_SOAK = "build/quick-perf", "build/quick-soak"
+RIVALS = ("llamacpp", "onnxruntime", "openvino", "vllm")
 UNSOUND = 1  # the report's exit code when the site was built and shows what was refused
 
 GENERATE = """
@@ -170,6 +173,44 @@ def bench(session: nox.Session) -> None:
     _install_measuring(session)
     out = ("--out", QUICK_RESULTS) if _quick(session) else ()
     session.run("nanoserve-bench", "sweep", *session.posargs, *out)
+
+
+@nox.session(default=False, venv_backend="none")
+def rival(session: nox.Session) -> None:
+    """Make the environments of rivals: `-- openvino` (or llamacpp, onnxruntime, vllm; several).
+
+    A rival's libraries do not go together with the pinned ones, so each has an environment of its
+    own in .nox/rival-NAME, from a list of its own, bench/rivals/NAME.txt, which names every
+    distribution. What cannot be installed is left with its reason, for the sweep to tell.
+    """
+    unknown = [name for name in session.posargs if name not in RIVALS]
+    if unknown or not session.posargs:
+        session.error(f"name rivals out of {', '.join(RIVALS)}: `nox -s rival -- {RIVALS[0]}`")
+    missing = [name for name in session.posargs if not _make_rival(session, name)]
+    if missing:
+        session.error(f"could not be installed: {', '.join(missing)}")
+
+
+def _make_rival(session: nox.Session, name: str) -> bool:
+    """Make the environment of a rival anew; False, with the reason left in it, if that fails."""
+    folder, pins = ROOT / ".nox" / f"rival-{name}", f"bench/rivals/{name}.txt"
+    session.run(sys.executable, "-m", "virtualenv", "-q", "--clear", str(folder), external=True)
+    python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    log = folder / "pip.log"
+    pip = (python, "-m", "pip", "install", "-q", "--log", str(log))
+    try:
+        if f"\n{TORCH}\n" in (ROOT / pins).read_text("utf-8"):
+            # With what it depends on: its default build on Linux brings libraries that it pins.
+            session.run(*pip, "-c", pins, TORCH, external=True)
+        # Without: what else the others would like to bring along is not needed.
+        session.run(*pip, "--no-deps", "-r", pins, external=True)
+    except nox.command.CommandFailed:
+        lines = log.read_text("utf-8", "replace").splitlines() if log.is_file() else []
+        errors = [line.partition("ERROR: ")[2] for line in lines if "ERROR: " in line]
+        reason = errors[-1].strip() if errors else "pip failed and did not say why"
+        (folder / "not-installed.txt").write_text(f"{reason}\n", "utf-8")
+        return False
+    return True
 
 
 @nox.session(default=False, allow_parallel=False)

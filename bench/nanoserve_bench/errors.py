@@ -24,5 +24,19 @@ class PlanError(BenchError):
     """A sweep that cannot be planned, started or resumed as asked."""
 
 
+class UnavailableError(PlanError):
+    """A system that cannot run here.
+
+    Attributes:
+        reason: Why.
+        optional: Whether a sweep goes on without it.
+    """
+
+    def __init__(self, system: str, reason: str, *, optional: bool) -> None:
+        super().__init__(f"system {system!r} cannot run here: {reason}")
+        self.reason = reason
+        self.optional = optional
+
+
 class WorkerError(BenchError):
     """A worker process failed; the message carries the end of what it wrote."""

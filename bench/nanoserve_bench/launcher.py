@@ -6,13 +6,16 @@ A worker that dies, that does not answer in time, or whose answer is not a messa
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+from functools import cache
 from pathlib import Path
 from typing import IO, TypeVar
 
@@ -27,6 +30,7 @@ from nanoserve_bench.protocol import (
     Reply,
     Request,
 )
+from nanoserve_bench.systems import interpreter_of
 
 T = TypeVar("T", bound=Reply)
 
@@ -41,23 +45,39 @@ _THREAD_VARIABLES = (
 )
 
 
-def environment_of(threads: int, *, engine: Path | None = None) -> dict[str, str]:
+def environment_of(
+    threads: int, *, engine: Path | None = None, python: str = sys.executable
+) -> dict[str, str]:
     """The environment of a worker: the same threads for every library, and no network.
+
+    In this interpreter the worker finds the modules that the sweep finds, however the sweep was
+    started. Another one has libraries of its own and finds only this package, from these files.
 
     Args:
         threads: Compute threads.
         engine: Folder whose packages are found before all others: a built revision.
+        python: Interpreter of the worker.
     """
-    search = ([str(engine)] if engine else []) + [entry for entry in sys.path if entry]
+    search = [entry for entry in sys.path if entry] if python == sys.executable else [_bridge()]
+    search = ([str(engine)] if engine else []) + search
     return {
         **os.environ,
         **dict.fromkeys(_THREAD_VARIABLES, str(threads)),
         "HF_HUB_OFFLINE": "1",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
-        # The worker finds the modules that the sweep finds, however the sweep was started.
         "PYTHONPATH": os.pathsep.join(search),
     }
+
+
+@cache
+def _bridge() -> str:
+    """A folder that holds this package and nothing else."""
+    folder = tempfile.mkdtemp(prefix="nanoserve-bench-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    package = Path(__file__).resolve().parent
+    (Path(folder) / package.name).symlink_to(package, target_is_directory=True)
+    return folder
 
 
 class Worker:
@@ -66,16 +86,21 @@ class Worker:
     def __init__(self, launch: Launch, *, arm: str, engine: Path | None = None) -> None:
         self.launch = launch
         self.arm = arm
+        python = interpreter_of(launch.system)
         self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "nanoserve_bench.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._log,
-            env=environment_of(launch.threads, engine=engine),
-            # Ctrl-C in a terminal reaches the sweep alone, which then closes its workers.
-            start_new_session=True,
-        )
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - the interpreter that a system names
+                [python, "-P", "-m", "nanoserve_bench.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._log,
+                env=environment_of(launch.threads, engine=engine, python=python),
+                # Ctrl-C in a terminal reaches the sweep alone, which then closes its workers.
+                start_new_session=True,
+            )
+        except OSError as error:
+            self._log.close()
+            raise WorkerError(f"the worker of {arm} cannot be started: {error}") from error
         if self._process.stdin is None or self._process.stdout is None:
             raise WorkerError(f"the worker of {arm} has no pipes")
         self._requests, self._replies = self._process.stdin, self._process.stdout

@@ -195,14 +195,25 @@ def _json(path: Path) -> dict[str, Any]:
 
 def _special_ids(folder: Path, config: dict[str, Any]) -> Iterator[int]:
     """Ids with a meaning of their own: they do not stand in the middle of a text."""
+    yield from named_ids(folder, config)
+    yield from added_ids(folder)
+
+
+def named_ids(folder: Path, config: dict[str, Any]) -> Iterator[int]:
+    """Ids that begin, end or pad a sequence."""
     documents = [config]
-    generation, tokenizer = folder / "generation_config.json", folder / "tokenizer.json"
+    generation = folder / "generation_config.json"
     if generation.is_file():
         documents.append(_json(generation))
     for document in documents:
         for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
             value = document.get(key)
             yield from (value if isinstance(value, list) else [] if value is None else [value])
+
+
+def added_ids(folder: Path) -> Iterator[int]:
+    """Ids that the tokenizer lists as special."""
+    tokenizer = folder / "tokenizer.json"
     if tokenizer.is_file():
         for token in _json(tokenizer).get("added_tokens", []):
             if token.get("special"):

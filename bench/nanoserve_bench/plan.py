@@ -142,6 +142,20 @@ class SkippedDevice:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SkippedArm:
+    """An arm that was asked for and not measured, and why: a hole, never a number.
+
+    `device` and `dtype` say where; both None is everywhere.
+    """
+
+    arm: str
+    system: str
+    device: str | None
+    dtype: str | None
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class AcknowledgedRefusal:
     """A refusal that is expected: exact cell and rule, with the reason for accepting the hole."""
 
@@ -173,6 +187,7 @@ class Plan:
     blocks: Blocks
     orders: tuple[tuple[str, ...], ...]
     acknowledged: tuple[AcknowledgedRefusal, ...] = ()
+    skipped_arms: tuple[SkippedArm, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

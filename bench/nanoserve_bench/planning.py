@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.builds import BuildEngine, build
 from nanoserve_bench.errors import PlanError
+from nanoserve_bench.holes import FindSystem, find_arms, runs_on
 from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
@@ -37,8 +38,6 @@ QUICK_BLOCKS = 2
 """Enough to see that everything works, and too few for any verdict."""
 MOST_RERUNS_SHARE = 4
 """One block in so many, rounded up, may be run again because of contention."""
-
-FindSystem = Callable[[str], type[System]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,8 +95,9 @@ def build_plan(
     selves = _self_arms(chosen, baselines)
     chosen += selves.values()
     _refuse_twice("arm", [choice.name for choice in chosen])
-    systems = {choice.name: find_system(choice.system) for choice in chosen}
-    arms = tuple(_arm(choice, systems[choice.name], build_engine) for choice in chosen)
+    grounds = tuple(itertools.product(devices, choices.dtypes))
+    systems, skipped_arms = find_arms(chosen, baselines, grounds, find_system)
+    arms = tuple(_arm(c, systems[c.name], build_engine) for c in chosen if c.name in systems)
     _refuse_without_ceilings(systems)
     _refuse_several_grounds(systems, devices, choices.dtypes)
     blocks = stopping_rule(choices)
@@ -137,6 +137,7 @@ def build_plan(
         blocks=blocks,
         orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
         acknowledged=_acknowledged(choices.acknowledged, cells),
+        skipped_arms=skipped_arms,
     )
 
 
@@ -258,6 +259,8 @@ def _cells(
     model: str,
 ) -> Iterator[Cell]:
     for device, dtype, workload, arm in itertools.product(devices, dtypes, workloads, arms):
+        if not runs_on(systems[arm.name], device, dtype):
+            continue
         serial = systems[arm.name].shape is Shape.SERIAL
         for slots in (1,) if serial else workload.slots:
             yield Cell(

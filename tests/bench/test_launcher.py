@@ -16,7 +16,7 @@ import pytest
 from nanoserve_bench.errors import WorkerError
 from nanoserve_bench.launcher import Worker, environment_of
 from nanoserve_bench.protocol import Ceilings, Launch, Trial, TrialResult
-from support.fake_systems import answer
+from support.fake_systems import answer, install_elsewhere
 
 pytestmark = pytest.mark.usefixtures("fake_systems")
 TRIAL = Trial(slots=1, prompts=((1, 2, 3), (4, 5, 6)), max_tokens=(4, 4))
@@ -58,6 +58,32 @@ def test_threads_stand_in_the_environment_of_the_worker(make_launch: MakeLaunch)
         worker.kill()
     variables = environment_of(threads=3)
     assert {variables[n] for n in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")} == {"3"}
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the bridge to another interpreter is a symlink")
+def test_a_worker_runs_in_the_interpreter_that_its_system_names(
+    make_launch: MakeLaunch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This package comes along, and none of the libraries that are installed here."""
+    home = tmp_path / "elsewhere"
+    monkeypatch.setenv("FAKE_INTERPRETER", install_elsewhere(home))
+    worker = Worker(make_launch("fake-elsewhere"), arm="an-arm")
+    try:
+        description = worker.describe()
+        assert description.attention == str(home)
+        assert description.kernel_path == ""
+        assert len(worker.ask(TRIAL, TrialResult, timeout_s=60).records) == 2
+        worker.close()
+    finally:
+        worker.kill()
+
+
+def test_an_interpreter_that_is_not_there_is_a_failure_of_the_arm(
+    make_launch: MakeLaunch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_INTERPRETER", "/no/such/python")
+    with pytest.raises(WorkerError, match=r"an-arm.*/no/such/python"):
+        Worker(make_launch("fake-elsewhere"), arm="an-arm")
 
 
 def test_a_death_is_told_with_the_last_words(make_launch: MakeLaunch) -> None:

@@ -144,6 +144,47 @@ def test_a_concurrent_baseline_is_met_at_the_same_slots() -> None:
     }
 
 
+@pytest.mark.usefixtures("fake_systems")
+def test_an_arm_that_may_be_missing_is_a_hole_with_its_reason() -> None:
+    plan = plan_of(Choices(arms=("hf-generate", "rival=fake-optional", "nanoserve")))
+    assert [arm.name for arm in plan.arms] == ["hf-generate", "nanoserve", "hf-generate-again"]
+    (hole,) = plan.skipped_arms
+    assert (hole.arm, hole.system, hole.device) == ("rival", "fake-optional", None)
+    assert hole.reason == "not installed: no_such_module"
+    assert not any(cell.arm == "rival" for cell in plan.cells)
+
+
+@pytest.mark.usefixtures("fake_systems")
+def test_an_arm_is_a_hole_where_it_does_not_run() -> None:
+    choices = Choices(arms=("fake", "n=fake-narrow"), dtypes=("float32", "bfloat16"))
+    plan = plan_of(choices, devices=("cpu", "cuda:0"))
+    assert [cell.id for cell in plan.cells if cell.arm == "n"] == ["n/cpu/float32/1/day44"]
+    assert {(hole.device, hole.dtype) for hole in plan.skipped_arms} == {
+        ("cpu", "bfloat16"),
+        ("cuda:0", "float32"),
+        ("cuda:0", "bfloat16"),
+    }
+    assert {hole.reason for hole in plan.skipped_arms} == {"it runs on cpu in float32 only"}
+    nowhere = plan_of(choices, devices=("cuda:0",))
+    assert "n" not in {arm.name for arm in nowhere.arms}
+
+
+@pytest.mark.usefixtures("fake_systems")
+@pytest.mark.parametrize(
+    ("arms", "message"),
+    [
+        (("fake-optional", "fake"), "cannot run here"),
+        (("fake", "fake-needy"), "cannot run here"),
+        (("fake-narrow", "fake"), "is a baseline, and runs on cpu in float32 only"),
+    ],
+)
+def test_neither_the_baseline_nor_an_arm_that_is_no_rival_may_be_missing(
+    arms: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(PlanError, match=message):
+        plan_of(Choices(arms=arms, dtypes=("float32", "bfloat16")))
+
+
 @pytest.mark.parametrize("blocks", [1, 2, 8, 11])
 def test_an_order_holds_every_cell_once(blocks: int) -> None:
     ids = sorted(cell.id for cell in DEFAULT.cells)

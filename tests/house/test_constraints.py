@@ -13,6 +13,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from nanoserve_bench.systems import find_all
+
 DISTRIBUTIONS = ("engine", "bench", "report")
 OURS = {"nanoserve", "nanoserve-bench", "nanoserve-report"}
 PIN = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==(?P<version>[0-9][0-9A-Za-z.]*)")
@@ -104,6 +106,38 @@ def test_what_the_declared_ones_need_is_pinned_too_and_is_what_is_installed(
                 waiting.append(needed)
     assert wrong == []
     assert {"torch[]", "numpy[]", "markupsafe[]"} <= seen, "the walk went nowhere"
+
+
+def rival_pins(root: Path, name: str) -> dict[str, Version]:
+    """What a rival's environment is made of: every distribution, exactly, sorted, once."""
+    lines = [
+        line
+        for line in (root / f"bench/rivals/{name}.txt").read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+    found = [PIN.fullmatch(line) for line in lines]
+    assert [line for line, pin in zip(lines, found, strict=True) if not pin] == []
+    assert lines == sorted(lines, key=str.lower)
+    pins = {canonicalize_name(pin["name"]): Version(pin["version"]) for pin in found if pin}
+    assert len(pins) == len(lines) > 0
+    return pins
+
+
+def test_every_rival_has_a_list_of_exact_pins(root: Path) -> None:
+    noxfile = (root / "noxfile.py").read_text()
+    (named,) = re.findall(r"^RIVALS = \((.+)\)$", noxfile, flags=re.MULTILINE)
+    names = re.findall(r'"(.+?)"', named)
+    assert sorted(path.stem for path in (root / "bench/rivals").glob("*.txt")) == names
+    (torch,) = re.findall(r'^TORCH = "torch==(.+)"$', noxfile, flags=re.MULTILINE)
+    systems = find_all()
+    for name in names:
+        pins = rival_pins(root, name)
+        system = systems[name].system
+        assert system is not None
+        assert canonicalize_name(system.distribution) in pins
+        # What this package itself needs in a worker there.
+        assert {"numpy", "psutil"} <= pins.keys()
+        assert pins.get(canonicalize_name("torch"), Version(torch)) == Version(torch)
 
 
 def test_noxfile_names_the_pinned_torch_and_weights(root: Path, lines: list[str]) -> None:

@@ -11,11 +11,12 @@ from types import ModuleType
 from typing import Any
 
 import nox
+import nox.command
 import nox.registry
 import pytest
 
 SESSIONS = (
-    *("build", "bench", "perf", "soak", "report", "calibrate", "scale", "serve"),
+    *("build", "bench", "rival", "perf", "soak", "report", "calibrate", "scale", "serve"),
     *("publish", "tests", "lint", "types"),
 )
 NAMED = re.compile(r"\bnox -s ((?:[a-z]+ )*[a-z]+)(?=[`\n\'\")]| --| +#| &&|$)")
@@ -79,7 +80,7 @@ def test_plain_nox_runs_the_checks_and_nothing_that_publishes(noxfile: ModuleTyp
     assert list(nox.options.sessions or ()) == ["lint", "types", "tests"]
 
 
-@pytest.mark.parametrize("name", [name for name in SESSIONS if name != "build"])
+@pytest.mark.parametrize("name", [name for name in SESSIONS if name not in {"build", "rival"}])
 def test_every_install_is_held_to_the_constraints(noxfile: ModuleType, name: str) -> None:
     installs = record(noxfile, name, "0.1").installs
     assert installs
@@ -104,6 +105,50 @@ def test_no_torch_where_results_are_judged(noxfile: ModuleType, name: str) -> No
 def test_weights_come_without_their_dependencies(noxfile: ModuleType, name: str) -> None:
     (args,) = [args for args in record(noxfile, name).installs if noxfile.WEIGHTS in args]
     assert "--no-deps" in args
+
+
+def test_a_rival_gets_an_environment_of_its_own_from_its_own_list(noxfile: ModuleType) -> None:
+    runs = record(noxfile, "rival", "openvino", "llamacpp").runs
+    (_, *make), torch, *rest = runs
+    folder = str(noxfile.ROOT / ".nox" / "rival-openvino")
+    assert make == ["-m", "virtualenv", "-q", "--clear", folder]
+    assert torch[0].startswith(folder)
+    assert torch[-3:] == ("-c", "bench/rivals/openvino.txt", noxfile.TORCH)
+    assert rest[0][-3:] == ("--no-deps", "-r", "bench/rivals/openvino.txt")
+    assert rest[-1][-3:] == ("--no-deps", "-r", "bench/rivals/llamacpp.txt")
+    assert len(runs) == 5, "llama.cpp needs no torch"
+
+
+def test_what_cannot_be_installed_is_left_with_its_reason(
+    noxfile: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bench").symlink_to(noxfile.ROOT / "bench")
+    monkeypatch.setattr(noxfile, "ROOT", tmp_path)
+    folder = tmp_path / ".nox" / "rival-vllm"
+    folder.mkdir(parents=True)
+
+    class Failing(Recorder):
+        def run(self, *args: str, success_codes: list[int] | None = None, **_: Any) -> None:
+            super().run(*args, success_codes=success_codes)
+            if "pip" in args:
+                (folder / "pip.log").write_text("2026 ERROR: No matching distribution\n2026 bye\n")
+                raise nox.command.CommandFailed
+
+    recorder = Failing(posargs=("vllm", "llamacpp"))
+    (tmp_path / ".nox" / "rival-llamacpp").mkdir()
+    with pytest.raises(SystemExit, match="could not be installed: vllm, llamacpp"):
+        noxfile.rival.func(recorder)
+    assert (folder / "not-installed.txt").read_text() == "No matching distribution\n"
+
+
+@pytest.mark.parametrize("names", [(), ("openvino", "sglang")])
+def test_an_unknown_rival_is_an_error_that_names_the_known_ones(
+    noxfile: ModuleType, names: tuple[str, ...]
+) -> None:
+    recorder = Recorder(posargs=names)
+    with pytest.raises(SystemExit, match=r"llamacpp, onnxruntime, openvino, vllm.*nox -s rival --"):
+        noxfile.rival.func(recorder)
+    assert recorder.runs == []
 
 
 def test_arguments_go_to_the_sweep_and_not_to_the_report(noxfile: ModuleType) -> None:

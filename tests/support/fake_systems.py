@@ -6,14 +6,18 @@ fixture `fake_systems` lays down. Some of them misbehave on purpose.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
+
+import psutil
 
 from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
 from nanoserve_bench.records import Shape, SystemRun
@@ -33,6 +37,9 @@ ENTRY_POINTS = {
     "fake-raising": "support.fake_systems:Raising",
     "fake-needy": "support.fake_systems:Needy",
     "fake-blind": "support.fake_systems:Blind",
+    "fake-elsewhere": "support.fake_systems:Elsewhere",
+    "fake-narrow": "support.fake_systems:Narrow",
+    "fake-optional": "support.fake_systems:Optional",
     "fake-missing": "no_such_module:Nothing",
     "fake-no-system": "support.fake_systems:answer",
     "fake-leaving": "support.leaving:Nothing",
@@ -230,6 +237,32 @@ class Blind(Fake):
     measures_ceilings = False
 
 
+class Elsewhere(Fake):
+    """Runs in another interpreter, and says in which; see `install_elsewhere`."""
+
+    measures_ceilings = False
+
+    @classmethod
+    def interpreter(cls) -> str:
+        return os.environ["FAKE_INTERPRETER"]
+
+    def describe(self) -> Description:
+        heavy = [name for name in ("torch", "numpy", "click") if importlib.util.find_spec(name)]
+        return replace(super().describe(), attention=sys.prefix, kernel_path=" ".join(heavy))
+
+
+class Narrow(Fake):
+    """Runs on one kind of device in one dtype."""
+
+    runs_on = (("cpu", "float32"),)
+
+
+class Optional(Needy):
+    """Cannot run, and need not."""
+
+    optional = True
+
+
 class Misformed(Fake):
     """Its attributes are of other types than a system's."""
 
@@ -289,6 +322,17 @@ class Parental(Fake):
         self.child.stdin.flush()
         self.child.stdout.readline()
         return super().run(trial)
+
+
+def install_elsewhere(folder: Path) -> str:
+    """Make a bare environment that holds the fakes and nothing else; its interpreter."""
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python3*/site-packages")
+    install(site)
+    # psutil, which the worker's meter reads with, and the fakes themselves.
+    (site / "psutil").symlink_to(Path(psutil.__file__).parent, target_is_directory=True)
+    (site / "tests.pth").write_text(f"{Path(__file__).parents[1]}\n")
+    return str(folder / "bin" / "python")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from nanoserve_bench.block import Study
 from nanoserve_bench.builds import Build, build
 from nanoserve_bench.estimate import Costs, estimate
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
-from nanoserve_bench.plan import AcknowledgedRefusal, Fact
+from nanoserve_bench.plan import AcknowledgedRefusal, Fact, Plan
 from nanoserve_bench.planning import (
     DEFAULT_ARMS,
     DEFAULT_BLOCKS,
@@ -349,12 +349,25 @@ def _run(prepared: _Prepared, console: Console) -> None:
         f"{duration(plan.blocks.most * block_s)} in all",
         highlight=False,
     )
+    _print_skipped_arms(plan, console)
     if (prepared.folder / MANIFEST).is_file():
         done = stored(prepared.folder)[1].blocks_done
         console.print(f"going on: blocks that are done already: {done}", highlight=False)
     kind = BarProgress if console.is_terminal else PlainProgress
     with kind(console, costs, block_s=block_s) as progress:
         Sweep(prepared.study, prepared.folder, facts=prepared.facts, progress=progress).run()
+
+
+def _print_skipped_arms(plan: Plan, console: Console) -> None:
+    """What was asked for and is a hole."""
+    for arm in plan.skipped_arms:
+        where = f" on {arm.device} in {arm.dtype}" if arm.device else ""
+        console.print(
+            f"skipped: {arm.arm}{where} ({arm.reason})",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def _print_plan(prepared: _Prepared, console: Console) -> None:
@@ -377,6 +390,7 @@ def _print_plan(prepared: _Prepared, console: Console) -> None:
     console.print(table)
     for device in plan.skipped_devices:
         console.print(f"skipped: {device.device} ({device.reason})", highlight=False)
+    _print_skipped_arms(plan, console)
     block_s = costs.block_s(plan)
     console.print(
         f"{plan.blocks.least} to {plan.blocks.most} blocks of about {duration(block_s)}, and at "

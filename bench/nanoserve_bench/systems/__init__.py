@@ -9,18 +9,22 @@ a distribution that says::
 
 The module of a system is imported by the sweep as well, to plan. Import what is heavy (torch, the
 engine itself) when the system is created, not when its module is.
+
+A system whose libraries do not go together with the sweep's names another interpreter for its
+worker; see `rivals.py`.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points, version
 from typing import ClassVar
 
-from nanoserve_bench.errors import PlanError
+from nanoserve_bench.errors import PlanError, UnavailableError
 from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.systems.form import flaws
@@ -51,6 +55,9 @@ class System(ABC):
             of it (`--arm SYSTEM@REVISION`).
         options: What an arm can tell it (`--arm SYSTEM,KEY=VALUE`): each key, with what it means.
             A key `body.*` stands for all that begin with `body.`.
+        runs_on: Kinds of device and dtypes that it runs, where it does not run all.
+        optional: Whether a sweep that asks for it goes on without it where it cannot run: its arm
+            is then a hole with its reason.
     """
 
     summary: ClassVar[str]
@@ -64,6 +71,8 @@ class System(ABC):
     one_ground: ClassVar[bool] = False
     revisable: ClassVar[bool] = False
     options: ClassVar[Mapping[str, str]] = {}
+    runs_on: ClassVar[tuple[tuple[str, str], ...] | None] = None
+    optional: ClassVar[bool] = False
 
     @abstractmethod
     def __init__(self, launch: Launch) -> None:
@@ -101,6 +110,25 @@ class System(ABC):
         """Version of the system, without importing it."""
         return version(cls.distribution)
 
+    @classmethod
+    def interpreter(cls) -> str:
+        """The Python that its worker runs in: this one, unless it needs an environment of its own.
+
+        Another one gets no module search path from the sweep but the one of this package.
+        """
+        return sys.executable
+
+    @classmethod
+    def problem(cls) -> str:
+        """Why it cannot run here; empty when it can."""
+        missing = list(_missing(cls.requires))
+        if not missing:
+            try:
+                cls.version()
+            except PackageNotFoundError as error:
+                missing = [str(error.name)]
+        return f"not installed: {', '.join(missing)}" if missing else ""
+
 
 _BUILT_IN = tuple(
     EntryPoint(name, f"nanoserve_bench.systems.{place}", GROUP)
@@ -110,9 +138,13 @@ _BUILT_IN = tuple(
         ("hf-generate-untimed", "hf_generate:HfGenerateUntimed"),
         ("hf-static", "hf_static:HfStatic"),
         ("hf-static-sorted", "hf_static:HfStaticSorted"),
+        ("llamacpp", "llamacpp:LlamaCpp"),
         ("nanoserve", "nanoserve:Nanoserve"),
         ("nanoserve-torch", "nanoserve:NanoserveTorch"),
         ("openai", "openai:OpenAi"),
+        ("onnxruntime", "onnxruntime:OnnxRuntime"),
+        ("openvino", "openvino:OpenVino"),
+        ("vllm", "vllm:Vllm"),
     )
 )
 """The same as in the package's metadata: there in a checkout that is not installed, too."""
@@ -145,15 +177,24 @@ def find(name: str) -> type[System]:
     """The class of a system that can run here; the modules of others are not imported.
 
     Raises:
-        PlanError: There is no such system, or it cannot run; the message says why.
+        UnavailableError: It cannot run; the message says why.
+        PlanError: There is no such system.
     """
     points = _points()
     if name not in points:
         raise PlanError(f"no system is called {name!r}; there are: {', '.join(sorted(points))}")
     found = _load(name, points[name])
     if found.system is None or found.problem:
-        raise PlanError(f"system {name!r} cannot run here: {found.problem}")
+        optional = found.system is not None and found.system.optional
+        raise UnavailableError(name, found.problem, optional=optional)
     return found.system
+
+
+def interpreter_of(name: str) -> str:
+    """The Python for a system's worker; this one where there is no such system, to say so."""
+    points = _points()
+    found = _load(name, points[name]) if name in points else None
+    return sys.executable if found is None or found.system is None else found.system.interpreter()
 
 
 def _points() -> Mapping[str, list[EntryPoint]]:
@@ -181,16 +222,13 @@ def _load(name: str, points: list[EntryPoint]) -> Found:
     wrong = "; ".join(flaws(system))
     if wrong:
         return unusable(f"{points[0].value} has not the form of a system: {wrong}")
-    missing = list(_missing(system.requires))
     try:
         its_version = system.version()
-    except PackageNotFoundError as error:
+    except PackageNotFoundError:
         its_version = None
-        missing = missing or [str(error.name)]
     except (Exception, SystemExit) as error:  # noqa: BLE001 - likewise
         return unusable(f"its version cannot be told: {_told(error)}")
-    problem = f"not installed: {', '.join(missing)}" if missing else ""
-    return Found(name=name, system=system, version=its_version, problem=problem)
+    return Found(name=name, system=system, version=its_version, problem=system.problem())
 
 
 def _missing(modules: tuple[str, ...]) -> Iterator[str]:
