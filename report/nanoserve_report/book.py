@@ -7,6 +7,7 @@ site behind, and so that a check can compare without writing.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nanoserve_report.figures.drawing import Drawing
-from nanoserve_report.figures.svg import render as render_svg
+from nanoserve_report.figures.store import Drawn, Store, Subject
 from nanoserve_report.links import Link, Linker
 from nanoserve_report.mathml import to_mathml
 
@@ -47,6 +48,7 @@ class Book:
 
     files: dict[str, bytes] = field(default_factory=dict)
     links: list[Link] = field(default_factory=list)
+    store: Store = field(default_factory=Store)
 
     @cached_property
     def _environment(self) -> Environment:
@@ -83,21 +85,30 @@ class Book:
         lines = [line.rstrip() for line in text.splitlines()]
         self.add(path, ("\n".join(lines).strip() + "\n").encode())
 
-    def figure(self, drawing: Drawing, stem: str, linker: Linker) -> FigureView:
-        """Keep a figure and its data under `results/figures/`, and say how a page shows it."""
-        name = f"{ROOT}/figures/{stem}-{drawing.name}"
+    def figure(
+        self, draw: Callable[..., Drawing], *subjects: Subject, stem: str, linker: Linker
+    ) -> FigureView:
+        """Keep what `draw` makes of the subjects, and say how a page shows it."""
+        return self._figure(self.store.draw(draw, *subjects), stem, linker)
+
+    def drawing(self, drawing: Drawing, stem: str, linker: Linker) -> FigureView:
+        """Keep a figure of something that is in no results folder."""
+        return self._figure(Drawn.of(drawing), stem, linker)
+
+    def _figure(self, drawn: Drawn, stem: str, linker: Linker) -> FigureView:
+        """Keep a figure and its data under `results/figures/`."""
+        name = f"{ROOT}/figures/{stem}-{drawn.name}"
         if f"{name}.svg" not in self.files:
-            self.add(f"{name}.svg", render_svg(drawing.figure))
-            self.add(f"{name}.csv", drawing.to_csv().encode())
-        width, height = (72 * inches for inches in drawing.figure.get_size_inches())
+            self.add(f"{name}.svg", drawn.svg.encode())
+            self.add(f"{name}.csv", drawn.csv.encode())
         return FigureView(
-            title=drawing.title,
-            alt=drawing.alt,
-            caption=drawing.caption,
+            title=drawn.title,
+            alt=drawn.alt,
+            caption=drawn.caption,
             src=linker.to(f"{name}.svg"),
             data=linker.to(f"{name}.csv"),
-            width=round(width * 4 / 3),
-            height=round(height * 4 / 3),
+            width=drawn.width,
+            height=drawn.height,
         )
 
     def broken_links(self, docs: Path) -> tuple[Link, ...]:

@@ -56,7 +56,7 @@ def build(results: Path, docs: Path, site: Path, pages_only: bool) -> None:
     What is refused is shown as a hole with its reason. The exit code is 1 when anything is
     unsound and was not acknowledged in its plan, or when there is nothing to show.
     """
-    study, book = _compose(results, docs)
+    study, book = _compose(results, docs, _kept(docs))
     book.write(docs)
     click.echo(f"{len(book.files)} files written below {docs / 'results'}")
     if not pages_only:
@@ -74,7 +74,7 @@ def check(results: Path, docs: Path) -> None:
     Pages are compared with docs/results/ where that exists. Every link and anchor of the generated
     pages has to lead somewhere, and every figure has to have its data.
     """
-    study, book = _compose(results, docs)
+    study, book = _compose(results, docs)  # everything is drawn, whatever an earlier build kept
     problems = [
         f"{link.page}: links to {link.target}{f'#{link.anchor}' if link.anchor else ''}, which "
         "does not exist"
@@ -113,7 +113,7 @@ def publish(version: str, aliases: tuple[str, ...], docs: Path, results: Path) -
     Everything is judged and written again first; an unsound study is not published. Nothing is
     pushed.
     """
-    study, book = _compose(results, docs)
+    study, book = _compose(results, docs, _kept(docs))
     _stop_if_unsound(study, "Nothing was published.")
     book.write(docs)
     click.echo(publish_version(docs.resolve().parent, study, version, aliases))
@@ -138,11 +138,16 @@ def init(repository: Path) -> None:
     )
 
 
-def _compose(results: Path, docs: Path) -> tuple[Study, Book]:
+def _kept(docs: Path) -> Path:
+    """Where figures are kept between builds; may be deleted at any time."""
+    return docs.resolve().parent / "build" / "drawings"
+
+
+def _compose(results: Path, docs: Path, drawings: Path | None = None) -> tuple[Study, Book]:
     # The default root is made by the first sweep: before that it is empty, not a mistake.
     nothing_yet = results == DEFAULT_RESULTS and not results.exists()
     study = Study(folders=()) if nothing_yet else load(results)
-    book = compose(study)
+    book = compose(study, drawings)
     about = sites.read(docs.resolve().parent)
     book.add(llms.NAME, llms.text(book, study, docs, about).encode())
     return study, book

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from nanoserve_report.book import Book
+from nanoserve_report.figures.store import Store
 from nanoserve_report.pages import (
     assets,
     calibration,
@@ -18,15 +21,19 @@ from nanoserve_report.pages import (
 from nanoserve_report.study import Study
 
 
-def compose(study: Study) -> Book:
+def compose(study: Study, drawings: Path | None = None) -> Book:
     """Every page of the site that is made from results.
+
+    Args:
+        study: The judged folders.
+        drawings: A folder in which figures are kept between builds; None draws every one.
 
     Raises:
         jinja2.UndefinedError: A template reaches for something that does not exist, such as a
             number of a refused comparison.
         BookError: Two things would be published under one name.
     """
-    book = Book()
+    book = Book(store=Store(folder=drawings))
     assets.write(book)
     overview.write(book, study)
     reading.write(book, study)
@@ -37,4 +44,5 @@ def compose(study: Study) -> Book:
     evidence.write(book, study)
     calibration.write(book, study)
     machines.write(book, study)
+    book.store.prune()
     return book

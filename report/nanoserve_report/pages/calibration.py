@@ -76,7 +76,7 @@ def _source(book: Book, record: Calibration, facts: SourceFacts, linker: Linker)
         "title": tables.source_words(facts),
         "anchor": tables.anchor(facts),
         "sentences": sentences(record, facts),
-        "figure": book.figure(figure.draw(record, facts), tables.anchor(facts), linker),
+        "figure": book.drawing(figure.draw(record, facts), tables.anchor(facts), linker),
         "verdicts": tables.verdicts(record, facts.name),
         "coverage": tables.coverage(record, facts.name),
         "methods": tables.methods(record, facts.name),

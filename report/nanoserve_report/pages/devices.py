@@ -24,6 +24,7 @@ from nanoserve_report.views import ladder as ladder_table
 from nanoserve_report.views import sweep as tables
 
 INDEX = "results/devices/index.md"
+OF_A_SWEEP = (marginal.draw, speedup.draw, identity.draw, occupancy.draw, ceiling.draw)
 
 
 def write(book: Book, study: Study) -> None:
@@ -35,7 +36,7 @@ def write(book: Book, study: Study) -> None:
         "devices.md.jinja",
         linker,
         cards=[
-            book.figure(draw(study), "study", linker)
+            book.figure(draw, study, stem="study", linker=linker)
             for draw in (devices_figure.draw, ceiling.draw_devices)
             if sound
         ],
@@ -69,10 +70,6 @@ def _page(book: Book, page: DevicePage) -> None:
 def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
     sweep = section.lead
     stem = f"{page.slug}-{section.slug}"
-    drawings = [
-        draw(sweep)
-        for draw in (marginal.draw, speedup.draw, identity.draw, occupancy.draw, ceiling.draw)
-    ]
     blocks = {estimate.throughput.n for estimate in sweep.sound_cells}
     return {
         "name": parts.section_name(section, page),
@@ -94,7 +91,7 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
         "prefill": tables.prefill(sweep, linker),
         "latencies": tables.latencies(sweep, linker),
         "splits": tables.splits(sweep, linker),
-        "figures": [book.figure(drawing, stem, linker) for drawing in drawings],
+        "figures": [book.figure(draw, sweep, stem=stem, linker=linker) for draw in OF_A_SWEEP],
         "ladder": _ladder(book, sweep, stem, linker),
         "reproduction": _reproduction(book, section, stem, linker),
     }
@@ -107,7 +104,7 @@ def _ladder(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, An
     return {
         "sentences": ladder.words(found),
         "table": ladder_table.table(sweep, linker),
-        "figure": book.figure(ladder_figure.draw(sweep), stem, linker),
+        "figure": book.figure(ladder_figure.draw, sweep, stem=stem, linker=linker),
     }
 
 
@@ -116,5 +113,5 @@ def _reproduction(book: Book, section: Section, stem: str, linker: Linker) -> di
         return None
     return {
         "sentence": spread.words(section),
-        "figure": book.figure(reproducibility.draw(section), stem, linker),
+        "figure": book.figure(reproducibility.draw, section, stem=stem, linker=linker),
     }

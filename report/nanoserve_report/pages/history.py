@@ -44,7 +44,9 @@ def _track(book: Book, track: Track, linker: Linker) -> dict[str, Any]:
         "setting": setting_line(track),
         "sentence": sentence(track),
         "versions": tables.versions(track, linker),
-        "figures": [book.figure(figure.draw(track, kind), anchor, linker) for kind in kinds],
+        "figures": [
+            book.figure(figure.draw, track, kind, stem=anchor, linker=linker) for kind in kinds
+        ],
         "changes": len(track.versions) > 1 and tables.changes(track, linker),
     }
 

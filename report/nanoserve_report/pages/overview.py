@@ -36,7 +36,8 @@ def write(book: Book, study: Study) -> None:
             for section in page.sections
             if section.lead.sound_marginals
         ],
-        card=(book.figure(devices_figure.draw(study), "study", linker) if shown(study) else False),
+        card=bool(shown(study))
+        and book.figure(devices_figure.draw, study, stem="study", linker=linker),
         card_words=wording.holes(study.skipped),
         source=source,
         claims=tables.claim_table(judged),
@@ -98,9 +99,9 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
     stem = f"{page.slug}-{section.slug}"
     figures = []
     if sweep.marginals:
-        figures.append(book.figure(marginal.draw(sweep), stem, linker))
+        figures.append(book.figure(marginal.draw, sweep, stem=stem, linker=linker))
     if sweep.rivals:
-        figures.append(book.figure(speedup.draw(sweep), stem, linker))
+        figures.append(book.figure(speedup.draw, sweep, stem=stem, linker=linker))
     return {
         "anchor": f"{page.slug}-{section.slug}",
         "name": parts.section_name(section, page),
@@ -120,7 +121,7 @@ def _reproduction(book: Book, page: DevicePage, section: Section, linker: Linker
         "name": f"{title}, {parts.section_name(section, page)}",
         "sentence": spread.words(section),
         "figure": (
-            book.figure(reproducibility.draw(section), stem, linker)
+            book.figure(reproducibility.draw, section, stem=stem, linker=linker)
             if spread.comparable(section)
             else False
         ),
