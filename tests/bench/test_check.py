@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nanoserve_bench.commands.check import check
+from nanoserve_bench.commands.markdown import as_markdown
 from nanoserve_bench.commands.rules import explain, rules
 from nanoserve_bench.plan import AcknowledgedRefusal
 from nanoserve_bench.soundness import RULES
+from nanoserve_bench.soundness.judge import judge_path
 from support.mutants.base import altered_token
 from support.rebuild import engine, set_plan
 from support.sound import study
@@ -163,6 +166,36 @@ def test_sarif_names_rules_and_lines(refused: Path, expected: Path) -> None:
         str(expected) in r["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
         for r in analysis["results"]
     ]
+
+
+def test_markdown_says_what_came_out_and_shows_each_ratio(sound: Path) -> None:
+    text = run("--format", "markdown", sound).output
+    assert text.startswith(f"### {study().plan.run_id}: sound\n")
+    assert "**faster** in " in text
+    (row,) = [line for line in text.splitlines() if "nanoserve, 8 slots, day44" in line]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[0] == "nanoserve, 8 slots, day44, cpu float32"
+    assert cells[1] == "hf-generate"
+    assert re.fullmatch(r"8\.\d{3}x \(8\.\d{3} to 8\.\d{3}\)", cells[2])
+    assert [re.sub(r"\d", "0", cell) for cell in cells[3:5]] == ["0.000x", "0.000x"]
+    assert cells[5] == "faster"
+    assert "<details>" not in text
+
+
+def test_markdown_has_no_number_for_what_is_refused(refused: Path) -> None:
+    text = run("--format", "markdown", refused).output
+    assert re.search(r": refused, \d finding\(s\)\n", text)
+    assert "**refused** in 1 of " in text
+    (row,) = [line for line in text.splitlines() if "nanoserve, 4 slots" in line]
+    assert row.endswith("| - | - | - | refused by PAIR005 |")
+    assert "- PAIR005 " in text
+    assert "request r3, position 5" in text
+
+
+def test_markdown_does_not_count_a_self_comparison_and_escapes(tmp_path: Path) -> None:
+    text = run("--format", "markdown", study().write(tmp_path / "sound")).output
+    assert f" of {sum(c.kind != 'self' for c in study().plan.comparisons)}" in text
+    assert as_markdown([judge_path(tmp_path / "no_such*")]).startswith("### no\\_such\\*: refused")
 
 
 def test_rules_are_listed_and_explained() -> None:

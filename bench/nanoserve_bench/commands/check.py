@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from nanoserve_bench.commands import formats
+from nanoserve_bench.commands.markdown import as_markdown
 from nanoserve_bench.results import MANIFEST, PLAN
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness.judge import judge_path
@@ -21,6 +22,7 @@ FORMATS: dict[str, Callable[[Sequence[Verdict]], str]] = {
     "text": formats.as_text,
     "json": formats.as_json,
     "github": formats.as_github,
+    "markdown": as_markdown,
     "junit": formats.as_junit,
     "sarif": formats.as_sarif,
 }
@@ -36,7 +38,8 @@ FORMATS: dict[str, Callable[[Sequence[Verdict]], str]] = {
     type=click.Choice(list(FORMATS)),
     default="text",
     show_default=True,
-    help="text for people; json has everything; github annotates a pull request; junit and sarif "
+    help="text for people; json has everything; github annotates a pull request, and "
+    "markdown is a comment on one; junit and sarif "
     "feed the tools that read them.",
 )
 @click.pass_context
