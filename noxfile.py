@@ -273,6 +273,13 @@ def scale(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def kills(session: nox.Session) -> None:
+    """Judge every mutant and control again, and write the kill table that the tests hold to."""
+    _install_report(session)
+    session.run("python", "-m", "support.kill_table", env={"PYTHONPATH": "tests"})
+
+
+@nox.session(default=False)
 def publish(session: nox.Session) -> None:
     """Publish the site as a version: `-- 0.1 latest` commits it to the branch gh-pages."""
     if not session.posargs:

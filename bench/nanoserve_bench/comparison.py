@@ -25,7 +25,8 @@ class Comparison:
 
     `speedup = batch_factor x slot_factor`, and `= system_factor x request_factor` where those
     exist: the ratios of system occupancy, tokens per request-second, TTFT and end-to-end latency
-    compare offered loads, and are holes where the two sides' arrival patterns differ.
+    compare offered loads, and are holes where the two sides' arrival patterns differ. What is made
+    of held time is a hole where a slot is not the same thing on both sides.
 
     Attributes:
         baseline: The run below the line.
@@ -54,6 +55,19 @@ class Comparison:
     tpot_ratio: Fraction | None
     e2el_ratio: Fraction | None
 
+    @property
+    def slots_alike(self) -> bool:
+        """Whether a slot means the same on both sides."""
+        return self.baseline.slot == self.candidate.slot
+
+    @property
+    def weights_proven(self) -> bool:
+        """Whether both sides digested the tensors that they ran, so that equal means proven."""
+        return all(
+            (run.settings.weights or "").startswith("sha256:")
+            for run in (self.baseline, self.candidate)
+        )
+
     @classmethod
     def of(
         cls,
@@ -74,17 +88,22 @@ class Comparison:
         """
         below, above = figures or (Figures.of(baseline), Figures.of(candidate))
         alike = arrival_pattern(baseline) == arrival_pattern(candidate)
+        slots = baseline.slot == candidate.slot
         return cls(
             baseline=baseline,
             candidate=candidate,
             speedup=above.throughput / below.throughput,
-            batch_factor=_ratio(above.batch_occupancy, below.batch_occupancy),
-            slot_factor=_ratio(above.tokens_per_slot_second, below.tokens_per_slot_second),
+            batch_factor=_ratio(above.batch_occupancy, below.batch_occupancy) if slots else None,
+            slot_factor=(
+                _ratio(above.tokens_per_slot_second, below.tokens_per_slot_second)
+                if slots
+                else None
+            ),
             system_factor=above.system_occupancy / below.system_occupancy if alike else None,
             request_factor=(
                 above.tokens_per_request_second / below.tokens_per_request_second if alike else None
             ),
-            prefill_ratio=_ratio(below.wait_s, above.prefill_s),
+            prefill_ratio=_ratio(below.wait_s, above.prefill_s) if slots else None,
             ttft_ratio=_ratio(below.ttft_s, above.ttft_s) if alike else None,
             tpot_ratio=_ratio(below.tpot_s, above.tpot_s),
             e2el_ratio=_ratio(below.e2el_s, above.e2el_s) if alike else None,

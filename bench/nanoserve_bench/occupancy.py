@@ -47,7 +47,7 @@ def split(run: SystemRun) -> OccupancySplit | None:
     if not stamps.told:
         return None
     start, end = run.started_ns, run.finished_ns  # raises where a finish is missing
-    instants, holders, waiting = _levels(stamps)
+    instants, holders, waiting = levels(stamps)
     now, spans = instants[:-1], np.diff(instants)
     empty = run.slots - holders
     impossible = (empty < 0) | (waiting < 0)
@@ -74,7 +74,7 @@ def split(run: SystemRun) -> OccupancySplit | None:
     return OccupancySplit(slots=run.slots, wall_ns=run.wall_ns, **sums)
 
 
-def _levels(stamps: Stamps) -> tuple[Ints, Ints, Ints]:
+def levels(stamps: Stamps) -> tuple[Ints, Ints, Ints]:
     """The instants at which something happens, and holders and waiting from each to the next."""
     requests, holds = len(stamps.arrival_ns), len(stamps.holds_ns) // 2
     instants = np.concatenate(

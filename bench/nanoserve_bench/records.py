@@ -28,6 +28,8 @@ from typing import NamedTuple
 from nanoserve_bench.errors import RunUnsound
 
 NS_PER_S = 1_000_000_000
+ROW = "row"
+"""What a slot is unless a system says otherwise: one row of the running batch."""
 
 
 DECLARED = "declared:"
@@ -258,13 +260,10 @@ class Totals:
 
 def _sum(values: Iterable[int | None]) -> int | None:
     """The sum; None where a value is missing, or all are."""
-    total, count = 0, 0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-        count += 1
-    return total if count else None
+    known = list(values)
+    if not known or None in known:
+        return None
+    return sum(value for value in known if value is not None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +273,8 @@ class SystemRun:
     The figures raise `RunUnsound` where the records cannot carry them (no record, a request that
     never finished, a wall of zero), and are None (a hole) where the system does not tell its holds.
     `records` and `steps` of a run that was read from a folder are made each time they are looked
-    at (`runs.py`), and its totals are known without them.
+    at (`runs.py`), and its totals are known without them. `slot` is what one of its slots is: a row
+    of the running batch, or the system's own word for something else.
     """
 
     system: str
@@ -283,6 +283,7 @@ class SystemRun:
     records: Sequence[RunRecord]
     settings: Settings
     steps: Sequence[StepRecord] | None = None
+    slot: str = ROW
 
     @cached_property
     def totals(self) -> Totals:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from nanoserve_bench.records import Settings, Shape, SystemRun
 from nanoserve_bench.results import ResultSet
-from nanoserve_bench.schema import SystemRow
+from nanoserve_bench.schema import SystemRow, slot_of
 from nanoserve_bench.trialset import StepLog, TrialRecords, TrialSet
 
 
@@ -41,6 +41,7 @@ def runs_of(results: ResultSet, trials: TrialSet) -> Iterator[SystemRun]:
             records=TrialRecords(trials, number),
             settings=settings,
             steps=StepLog(trials, number) if logged[number] else None,
+            slot=slot_of(launch.stamps),
         )
 
 

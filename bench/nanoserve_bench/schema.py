@@ -14,9 +14,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from nanoserve_bench.records import Hold
+from nanoserve_bench.records import ROW, Hold
 
 SCHEMA_VERSION = 1
+_HOLDS_OF = "holds="
 
 
 def token_digest(token_ids: Iterable[int]) -> str:
@@ -28,12 +29,31 @@ def token_digest(token_ids: Iterable[int]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def slot_of(stamps: str | None) -> str:
+    """What a slot is by a system's stamps: `row`, or the word behind `holds=`."""
+    words = (stamps or "").split()
+    meanings = [word.removeprefix(_HOLDS_OF) for word in words if word.startswith(_HOLDS_OF)]
+    return meanings[0] if len(meanings) == 1 and meanings[0] and "holds" not in words else ROW
+
+
+def stamp_words(stamps: str | None) -> frozenset[str]:
+    """What a system says it stamps, whatever its slots are.
+
+    `holds=WORD` counts as `holds`, unless it says nothing or contradicts another word.
+    """
+    words = frozenset((stamps or "").split())
+    slot = slot_of(stamps)
+    return words if slot == ROW else words - {_HOLDS_OF + slot} | {"holds"}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SystemRow:
     """One worker launch, as the worker itself reports it (`systems.csv`).
 
     `stamps` lists what the system can stamp, space-separated, out of `holds first_token tokens
     steps`; what is not listed must be empty everywhere, and what is listed may be empty nowhere.
+    A system whose slot is no row of the running batch writes `holds=WORD`, such as
+    `holds=connection`, in place of `holds`: its factors are compared with those of its like alone.
     `weights` is `sha256:<hex>` over the canonical tensors or `declared:<what>`. `libraries` is
     `name=version` pairs joined by `;`. `machine` is the fingerprint in the manifest.
     """

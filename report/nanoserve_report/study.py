@@ -233,12 +233,16 @@ class Sweep:
             if row.device == self.setting.device and row.dtype == self.setting.dtype
         )
 
+    def launches_of(self, arm: str) -> tuple[SystemRow, ...]:
+        """What the workers of one arm reported."""
+        return tuple(row for row in self.launches if row.arm == arm)
+
     def first_token_wait(self, arm: str) -> str:
         """Which of an arm's figures is its wait for a first token without a queue.
 
         `TTFT` where it takes one request at a time, else `prefill`: a loaded TTFT is mostly queue.
         """
-        shapes = {row.shape for row in self.launches if row.arm == arm}
+        shapes = {row.shape for row in self.launches_of(arm)}
         return "TTFT" if shapes == {Shape.SERIAL} else "prefill"
 
     @property

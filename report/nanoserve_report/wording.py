@@ -160,6 +160,23 @@ def one_slot(sweep: Sweep, pair: SoundComparison) -> str:
     )
 
 
+def unproven(sweep: Sweep) -> str:
+    """Which arms stand in a ratio with weights that are declared; empty where all are proven."""
+    pairs = [pair for pair in sweep.sound_rivals if not pair.weights_proven]
+    arms = sorted({cell.arm for pair in pairs for cell in (pair.baseline, pair.candidate)})
+    declared = [
+        arm
+        for arm in arms
+        if any((row.weights or "").startswith("declared:") for row in sweep.launches_of(arm))
+    ]
+    if not declared:
+        return ""
+    return (
+        f"The weights of {numbers.enumerate_words(declared)} are declared, not proven: a converted "
+        "form has no canonical tensors to digest. Its tokens agree all the same."
+    )
+
+
 def gotcha(sweep: Sweep) -> str:
     """The occupancy gotcha, told with this sweep's own value; empty where it does not show."""
     for cell in sweep.sound_cells:

@@ -134,9 +134,30 @@ def test_what_is_unknown_on_both_sides_is_refused_and_not_equal(field: str) -> N
         compare(one, other)
 
 
-def test_a_declared_conversion_of_a_rival_is_accepted() -> None:
+def test_a_declared_conversion_of_a_rival_is_accepted_and_said_to_be_unproven() -> None:
     found = compare(serial(), concurrent(weights="declared:F32 GGUF"))
     assert found.speedup == 2
+    assert not found.weights_proven
+    assert compare(serial(), concurrent()).weights_proven
+
+
+@pytest.mark.parametrize("name", ["smollm2", "sha256:", "declared:", "sha1:abc"])
+def test_weights_named_alike_on_both_sides_by_neither_form_are_unfair(name: str) -> None:
+    with pytest.raises(UnfairComparison, match="neither a digest nor a declaration"):
+        compare(serial(weights=name), concurrent(weights=name))
+
+
+def test_slot_factors_are_holes_where_a_slot_means_something_else() -> None:
+    connections = dataclasses.replace(candidate(), slot="connection")
+    found = compare(baseline(), connections)
+    assert found.speedup == Fraction(400, 240)
+    assert not found.slots_alike
+    assert (found.batch_factor, found.slot_factor, found.prefill_ratio) == (None, None, None)
+    among_themselves = compare(
+        dataclasses.replace(concurrent(4, slots=1), slot="connection"), connections
+    )
+    assert among_themselves.slots_alike
+    assert among_themselves.batch_factor == 2
 
 
 def test_one_system_has_no_excuse_for_declared_weights() -> None:
@@ -174,10 +195,12 @@ def test_different_output_lengths_are_unfair() -> None:
 def test_different_lengths_asked_for_are_unfair() -> None:
     honoured = "greedy;eos=77"
     more = edited(
-        concurrent(4, slots=2, ms=120, decoding=honoured), 1, max_tokens=9, finish_reason="stop"
-    )
+        concurrent(4, slots=2, ms=120, decoding=honoured), 1, max_tokens=9, finish_reason="stop",
+        output_ids=(10, 11, 12, 77),
+    )  # fmt: skip
+    ended = edited(serial(4, ms=100, decoding=honoured), 1, output_ids=(10, 11, 12, 77))
     with pytest.raises(UnfairComparison, match=r"PAIR004 .*asked for 9 tokens, the baseline for 4"):
-        compare(serial(4, ms=100, decoding=honoured), more)
+        compare(ended, more)
 
 
 @pytest.mark.parametrize("position", [0, 2, 3])
@@ -374,3 +397,18 @@ def test_the_names_of_the_measurement_are_exported() -> None:
         if name != "hf_generate_one":  # needs torch
             assert getattr(nanoserve_bench, name) is not None
     assert nanoserve_bench.Comparison is Comparison
+
+
+@pytest.mark.parametrize(("late_ns", "pattern"), [(0, "burst"), (1, "burst"), (2, "spread")])
+def test_arrivals_within_a_hundredth_of_the_wall_are_a_burst(late_ns: int, pattern: str) -> None:
+    run = concurrent(2, slots=2)
+    first, last = run.records
+    first = dataclasses.replace(first, finished_ns=first.arrival_ns + 100)
+    last = dataclasses.replace(
+        last, arrival_ns=first.arrival_ns + late_ns, finished_ns=first.arrival_ns + 100
+    )
+    assert arrival_pattern(dataclasses.replace(run, records=(first, last))) == pattern
+
+
+def test_a_serial_run_arrives_one_by_one() -> None:
+    assert arrival_pattern(serial(2)) == "serial"

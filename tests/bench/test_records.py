@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nanoserve_bench.errors import RunUnsound
 from nanoserve_bench.figures import Figures
-from nanoserve_bench.records import NS_PER_S, Hold, RunRecord, Shape, SystemRun
+from nanoserve_bench.records import NS_PER_S, Hold, RunRecord, Shape, SystemRun, Totals
 from support.ruler import MS, SETTINGS, concurrent, edited, ns, record, serial
 
 
@@ -218,3 +218,47 @@ def test_the_wait_of_a_system_with_a_queue_is_its_prefill() -> None:
     assert queued.wait_s == queued.prefill_s != queued.ttft_s
     alone = Figures.of(serial())
     assert alone.wait_s == alone.ttft_s
+
+
+def test_the_sums_of_nothing_and_of_the_unfinished() -> None:
+    nothing = Totals.of(())
+    assert (nothing.requests, nothing.unfinished, nothing.longest_output) == (0, 0, 0)
+    assert (nothing.resident_ns, nothing.served_ns, nothing.finished_ns) == (0, None, None)
+    half = Totals.of((record(0, tokens=3), record(1, finished_ns=None)))
+    assert (half.requests, half.unfinished, half.longest_output) == (2, 1, 4)
+    assert (half.resident_ns, half.finished_ns) == (0, None)
+
+
+def test_what_an_empty_run_lacks_is_said() -> None:
+    run = dataclasses.replace(serial(), records=())
+    with pytest.raises(RunUnsound, match=r"^serial: the run has no requests, so it measured noth"):
+        _ = run.started_ns
+    with pytest.raises(RunUnsound, match=r"^serial: no finish stamp on request\(s\) \(none ran\)$"):
+        _ = run.finished_ns
+    open_ended = tuple(record(number, finished_ns=None) for number in range(2))
+    with pytest.raises(RunUnsound, match=r"request\(s\) r0, r1$"):
+        _ = dataclasses.replace(run, records=open_ended).finished_ns
+
+
+def test_a_nanosecond_is_a_wall() -> None:
+    one = record(0, holds=((0, 1e-6),), first=1e-6, tokens=1)
+    run = dataclasses.replace(serial(), records=(one,))
+    assert (run.wall_ns, run.resident_ns, run.queue_share) == (1, 1, 0)
+    assert run.tokens_per_request_second == NS_PER_S
+
+
+def test_slots_held_for_no_time_have_no_rate_and_no_gap() -> None:
+    empty = dataclasses.replace(record(0), holds=())
+    run = dataclasses.replace(serial(), records=(empty,))
+    assert (run.served_ns, run.batch_occupancy, run.tokens_per_slot_second) == (0, 0, None)
+    assert run.identity_gaps() == (None, 0)
+
+
+def test_sums_that_the_records_know_are_taken_from_them() -> None:
+    class Known(tuple[RunRecord, ...]):
+        __slots__ = ()
+        totals = Totals.of(serial(2).records)
+
+    run = dataclasses.replace(serial(4), records=Known())
+    assert run.totals is Known.totals
+    assert run.output_tokens == 8

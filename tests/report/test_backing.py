@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from nanoserve_report import backing
 from nanoserve_report.book import Book, BookError
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study
-from nanoserve_report.tables import Hole, Num
-from nanoserve_report.views import sweep as tables
+from support.mutants.pages import PAGE_MUTANTS, PageMutant
 
 
 def examined(study: Study) -> int:
@@ -35,20 +32,10 @@ def test_a_refused_row_has_no_number_to_count(one: Study, refused: Study) -> Non
     assert examined(one) - examined(refused) == 3 + 1 + 1 + 2 * 3
 
 
-@pytest.mark.parametrize("name", ["factors", "latency_ratios", "doublings"])
-def test_a_number_in_a_refused_row_fails_the_build(
-    refused: Study, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    honest, leaked = getattr(tables, name), Num(value=1.0, text="1.00")
-
-    def leaking(*arguments: object):
-        table = honest(*arguments)
-        rows = tuple(
-            (*row[:2], *(leaked if isinstance(cell, Hole) else cell for cell in row[2:]))
-            for row in table.rows
-        )
-        return dataclasses.replace(table, rows=rows)
-
-    monkeypatch.setattr(tables, name, leaking)
-    with pytest.raises(BookError, match=r"prints 1\.00 in the row nanoserve.*REP014"):
+@pytest.mark.parametrize("mutant", PAGE_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_number_in_a_refused_row_fails_the_build(refused: Study, mutant: PageMutant) -> None:
+    with (
+        mutant.applied(),
+        pytest.raises(BookError, match=r"prints 1\.00 in the row nanoserve.*REP014"),
+    ):
         compose(refused)

@@ -28,6 +28,16 @@ def test_digests_that_differ_only_at_their_end_differ(tmp_path: Path) -> None:
     assert said(tmp_path, study)["weights"] == "differs"
 
 
+def test_declared_weights_are_called_unproven_and_not_different(tmp_path: Path) -> None:
+    study = sweep()
+    study.edit(
+        "systems",
+        lambda row: dataclasses.replace(row, weights="declared:F32 GGUF of the same"),
+        where=lambda row: row.system == "nanoserve",
+    )
+    assert said(tmp_path, study)["weights"] == "declared, not proven"
+
+
 def test_what_is_the_same_on_all_sides_is_said_to_be(tmp_path: Path) -> None:
     found = said(tmp_path, sweep())
     assert (found["weights"], found["torch"], found["attention"]) == ("same", "same", "differs")

@@ -12,10 +12,13 @@ import pytest
 
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import RULES
+from nanoserve_bench.soundness.kills import Attack, KillTable, kill_table
 from nanoserve_report import numbers
 from nanoserve_report.book import Book
 from nanoserve_report.pages import compose
+from nanoserve_report.pages.kills import lead
 from nanoserve_report.study import Study, load
+from nanoserve_report.views import kills
 from support.report_studies import REFUSED_CELL, sweep, write
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -32,6 +35,7 @@ ALWAYS = (
     "results/claims.md",
     "results/what-if.md",
     "results/history.md",
+    "results/kill-table.md",
 )
 """The pages that the navigation names, so they exist whatever was measured."""
 
@@ -187,6 +191,36 @@ def test_the_device_page_says_where_the_slots_time_went(one_book: Book) -> None:
 def test_every_rule_has_a_page(one_book: Book) -> None:
     for rule in RULES:
         assert rule.code in page(one_book, f"results/rules/{rule.code.lower()}.md")
+
+
+def test_the_kill_table_counts_what_it_shows(one_book: Book) -> None:
+    table, text = kill_table(), page(one_book, "results/kill-table.md")
+    assert (
+        f"{len(table.mutants)} mutants of {len(RULES)} rules: {len(table.mutants)} killed" in text
+    )
+    assert text.count(">accepted<") == len(table.controls)
+    assert "survives" not in text
+    for attack in (*table.mutants, *table.controls):
+        assert f">{attack.name}</td>" in text or f">{attack.name}</th>" in text
+
+
+def test_a_rule_shows_its_mutants_and_links_to_all(one_book: Book) -> None:
+    text = page(one_book, "results/rules/pair006.md")
+    names = {attack.name for attack in kill_table().of("PAIR006")}
+    assert len(names) > 3
+    assert all(f">{name}</th>" in text for name in names)
+    assert "kill-table/#pair" in text
+
+
+def test_a_survivor_would_be_shown_as_one(one_book: Book) -> None:
+    attack = Attack(rule="RUN001", name="a", story="b", refused_by=("RUN002",))
+    row = [cell.text for cell in kills.of_rule([attack]).rows[0]]
+    assert row == ["a", "b", "not by it: it survives", "RUN002"]
+    refused = Attack(rule="", name="c", story="d", refused_by=("RUN002",))
+    assert kills.controls([refused]).rows[0][2].text == "refused: RUN002"
+    line = lead(KillTable(mutants=(attack,), controls=(refused,)))
+    assert line.startswith("1 mutant of 1 rule: 0 killed by the rule meant for them, 0 of these by")
+    assert line.endswith("1 clean control: 0 accepted.")
 
 
 def test_half_a_folder_is_shown_as_such(tmp_path: Path) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 
 from nanoserve_bench.statistics import Estimate
-from nanoserve_report import claims
+from nanoserve_report import claims, wording
 from nanoserve_report.links import Linker
-from nanoserve_report.study import Study, Sweep
+from nanoserve_report.pages import parts
+from nanoserve_report.study import Study, Sweep, load
 from nanoserve_report.tables import Hole, Num
 from nanoserve_report.views import common
 from nanoserve_report.views import sweep as tables
+from support.report_studies import sweep, write
 
 PREFILL = Estimate(point=0.0123, low=0.0120, high=0.0126, n=8)
 
@@ -109,3 +112,44 @@ def test_slots_that_are_not_told_leave_holes_in_the_split(one: Study) -> None:
     study = Study(folders=(dataclasses.replace(folder, verdict=verdict),))
     for row in tables.splits(study.sections[0].lead, linker()):
         assert set(row[2:]) == {Hole(reason=common.NO_HOLDS)}
+
+
+def rival(tmp_path: Path, **values: str) -> Sweep:
+    """A sweep whose engine reports other things about itself."""
+    changed = sweep()
+    changed.edit(
+        "systems",
+        lambda row: dataclasses.replace(row, **values),
+        where=lambda row: row.system == "nanoserve",
+    )
+    return load(write(tmp_path, changed)).sections[0].lead
+
+
+def test_weights_that_are_declared_are_said_to_be_on_every_comparison(
+    one: Study, tmp_path: Path
+) -> None:
+    declared = rival(tmp_path, weights="declared:F32 GGUF of the same")
+    for lead, expected in ((one.sections[0].lead, common.PROVEN), (declared, common.DECLARED)):
+        said = {row[0].text: row[-1].text for row in tables.factors(lead, linker())}
+        assert said.pop("hf-generate-again, 1 slot") == common.PROVEN
+        assert set(said.values()) == {expected}
+    assert wording.unproven(one.sections[0].lead) == ""
+    sentence = wording.unproven(declared)
+    assert sentence.startswith("The weights of nanoserve are declared, not proven:")
+    assert sentence in parts.sentences(declared)
+
+
+def test_slots_that_are_no_rows_leave_holes_where_rows_are_counted(tmp_path: Path) -> None:
+    stamps = "holds=connection first_token tokens steps"
+    lead = rival(tmp_path, stamps=stamps)
+    hole = Hole(reason="its slot is a connection, and no row of the batch")
+    for row in tables.throughput(lead, linker()):
+        assert (row[4] == row[5] == hole) == (row[0].text == "nanoserve")
+    for row in tables.factors(lead, linker()):
+        own = row[0].text.startswith("nanoserve")
+        assert (row[3] == row[4] == Hole(reason=common.OTHER_SLOTS)) == own
+    for row in tables.prefill(lead, linker()):
+        assert row[5] == Hole(reason=common.OTHER_SLOTS)
+    doublings = [cell for row in tables.doublings(lead, linker()) for cell in row[2:5]]
+    assert doublings
+    assert all(isinstance(cell, Num) for cell in doublings)

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nanoserve_bench.plan import Arm, WorkloadPlan
+from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
+from support.composed import together, two_devices, two_revisions, usual, without_holds
 from support.mutants.base import ledger, prompts, replaced, stopping
 from support.rebuild import (
     ALL_CELLS,
@@ -21,7 +22,6 @@ from support.rebuild import (
     replace,
     rerun,
     set_plan,
-    with_arm,
 )
 from support.sound import DAY44, MS, Study, ragged_plan, study
 
@@ -39,10 +39,6 @@ class Control:
         return self.make().write(path)
 
 
-def _usual(trial: TrialRow, rows: int) -> float:
-    return 34.0 + 3 * rows if trial.cell.startswith("nanoserve") else 62.0
-
-
 def _workload(requests: int, *slots: int) -> Study:
     return study(
         workload=WorkloadPlan(
@@ -51,39 +47,19 @@ def _workload(requests: int, *slots: int) -> Study:
     )
 
 
-def _together(first: Study, second: Study) -> Study:
-    """Two studies of other devices or dtypes as one: in every block one after the other."""
-    plan, other = first.plan, second.plan
-    set_plan(
-        first,
-        devices=tuple(dict.fromkeys((*plan.devices, *other.devices))),
-        dtypes=tuple(dict.fromkeys((*plan.dtypes, *other.dtypes))),
-        cells=(*plan.cells, *other.cells),
-        comparisons=(*plan.comparisons, *other.comparisons),
-        orders=tuple((*one, *two) for one, two in zip(plan.orders, other.orders, strict=True)),
-    )
-    for index, (block, added) in enumerate(zip(first.blocks, second.blocks, strict=True)):
-        trials = [
-            replace(row, launch=row.launch + 1000, order=row.order + 50) for row in added.trials
-        ]
-        launches = [replace(row, launch=row.launch + 1000) for row in added.systems]
-        tables: dict[str, Any] = {
-            table: (*getattr(block, table), *getattr(added, table))
-            for table in ("ceilings", "requests", "steps", "prompts", "outputs")
-        }
-        first.blocks[index] = replace(
-            block,
-            trials=(*block.trials, *trials),
-            systems=(*block.systems, *launches),
-            **tables,
-        )
-    # The same prompts on both, and times of its own.
-    return rerun(first, [cell.id for cell in other.cells], step_ms=_usual, seed=12)
-
-
 def _ragged() -> Study:
     clean = prompts(study(), lambda number, ids: ids[: 2 + number % 4], blocks=range(8))
-    return rerun(clean, ALL_CELLS, step_ms=_usual, outputs=lambda index, ids: ids[: 3 + index])
+    return rerun(clean, ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 3 + index])
+
+
+def _long_tail() -> Study:
+    """The last request drains alone, and the mean batch goes soft."""
+    return rerun(
+        study(),
+        ALL_CELLS,
+        step_ms=usual,
+        outputs=lambda index, ids: ids if index == 7 else ids[:4],
+    )
 
 
 def _planned() -> Study:
@@ -153,7 +129,7 @@ def _preempted() -> Study:
 
 def _static() -> Study:
     """The engine's arm runs static batches: rows are held, and unfinished, until all return."""
-    clean = rerun(study(), ALL_CELLS, step_ms=_usual, outputs=lambda index, ids: ids[: 9 + index])
+    clean = rerun(study(), ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 9 + index])
     rng = random.Random(5)
 
     def make(
@@ -193,18 +169,6 @@ def _blank_warmups(clean: Study, arm: str) -> None:
     clean.edit("steps", lambda _: None, where=lambda row: row.cell.startswith(f"{arm}/"))
 
 
-def _without_holds() -> Study:
-    """An endpoint that tells when tokens came, and nothing of its slots."""
-    clean = study()
-    clean.edit(
-        "requests",
-        lambda row: replace(row, holds_ns=None),
-        where=lambda row: row.cell.startswith("nanoserve"),
-    )
-    clean.edit("steps", lambda _: None)
-    return change_arm(clean, "nanoserve", stamps="first_token tokens")
-
-
 def _untimed() -> Study:
     clean = study()
     _blank_warmups(clean, "hf-generate-again")
@@ -238,7 +202,7 @@ def _thirty_cells() -> Study:
     return rerun(
         _workload(32, *range(1, 29)),
         [engine(5)],
-        step_ms=lambda trial, rows: _usual(trial, rows) * pace[trial.block],
+        step_ms=lambda trial, rows: usual(trial, rows) * pace[trial.block],
     )
 
 
@@ -248,7 +212,7 @@ def _eos() -> Study:
     rerun(
         clean,
         ALL_CELLS,
-        step_ms=_usual,
+        step_ms=usual,
         outputs=lambda index, ids: (*ids[: 3 + index], 2) if index % 2 else ids,
     )
     change(
@@ -258,19 +222,6 @@ def _eos() -> Study:
         finish_reason=lambda row: "length" if row.output_tokens == 16 else "stop",
     )
     return change_arm(clean, None, decoding="greedy;eos=2")
-
-
-def _revision() -> Study:
-    """The engine at another commit, as an arm of its own beside the engine."""
-    arm = Arm(name="nanoserve-next", system="nanoserve", version="0.2.0", revision="abc123")
-    return with_arm(
-        study(),
-        arm,
-        kind="revision",
-        step_ms=lambda _, rows: 30.0 + 3 * rows,
-        kernel_path="panels",
-        libraries="nanoserve=0.2.0;torch=2.13.0;transformers=5.24.0",
-    )
 
 
 CONTROLS: tuple[Control, ...] = tuple(
@@ -292,12 +243,12 @@ CONTROLS: tuple[Control, ...] = tuple(
         (
             "two-devices",
             "The CPU and a card, in one sweep.",
-            lambda: _together(study(), study(device="cuda:0")),
+            two_devices,
         ),
         (
             "two-dtypes",
             "float32 and bfloat16, in one sweep.",
-            lambda: _together(study(), study(dtype="bfloat16")),
+            lambda: together(study(), study(dtype="bfloat16")),
         ),
         ("ragged", "Prompts and outputs of many lengths.", _ragged),
         ("ragged-as-planned", "Lengths that the plan records, the same in every block.", _planned),
@@ -353,11 +304,24 @@ CONTROLS: tuple[Control, ...] = tuple(
             "The sweep was killed three times, once before its first block was done.",
             lambda: ledger({}, {}, {"first_block": 3}, {"first_block": 7}),
         ),
-        ("no-holds", "An endpoint that tells nothing of its slots.", _without_holds),
+        ("no-holds", "An endpoint that tells nothing of its slots.", without_holds),
+        (
+            "slots-of-another-kind",
+            "The rival's slots are connections, and no rows of a batch.",
+            lambda: change_arm(
+                study(), "nanoserve", stamps="holds=connection first_token tokens steps"
+            ),
+        ),
+        (
+            "declared-everywhere",
+            "Every side runs the same declared conversion.",
+            lambda: change_arm(study(), None, weights="declared:F32 GGUF of the same"),
+        ),
+        ("one-drains-alone", "One request is four times as long as the others.", _long_tail),
         ("untimed", "The A/A arm stamps no tokens.", _untimed),
         ("static-batches", "Rows are held until their batch returns.", _static),
         ("eos-honoured", "Some outputs end with EOS.", _eos),
-        ("two-revisions", "The engine at two commits.", _revision),
+        ("two-revisions", "The engine at two commits.", two_revisions),
         (
             "stopped-at-its-target",
             "The sweep stopped when its intervals were narrow enough.",

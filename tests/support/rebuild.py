@@ -313,6 +313,11 @@ def tamper(path: Path, name: str, edit: Callable[[str], str]) -> Path:
     return reseal(path)
 
 
+def tamper_lines(name: str, edit: Callable[[list[str]], list[str]]) -> Callable[[Path], Path]:
+    """Changes a file of a written folder line by line, its digest with it."""
+    return lambda path: tamper(path, name, lambda text: "\n".join(edit(text.splitlines())) + "\n")
+
+
 def reseal(path: Path, **values: Any) -> Path:
     """Write the manifest again with what the files are now, and other fields set."""
     manifest = documents.decode(Manifest, (path / MANIFEST).read_text("utf-8"), MANIFEST)

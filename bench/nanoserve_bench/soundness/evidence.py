@@ -14,7 +14,7 @@ from nanoserve_bench.plan import Cell, Plan, PlannedComparison
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.results import ResultSet
 from nanoserve_bench.runs import measured_blocks, runs_of
-from nanoserve_bench.schema import RequestRow, SystemRow, TrialRow
+from nanoserve_bench.schema import RequestRow, SystemRow, TrialRow, stamp_words
 from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.trialset import TrialRecords, TrialSet
 
@@ -40,7 +40,7 @@ class Trial:
     @property
     def stamps(self) -> frozenset[str]:
         """What its system says it stamps."""
-        return frozenset((self.launch.stamps or "").split())
+        return stamp_words(self.launch.stamps)
 
     @cached_property
     def figures(self) -> Figures | None:

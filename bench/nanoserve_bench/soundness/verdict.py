@@ -99,6 +99,16 @@ class SoundComparison:
     envelope: tuple[float, float]
     verdict: Outcome
 
+    @property
+    def slots_alike(self) -> bool:
+        """Whether a slot means the same on both sides; the slot factors are holes where not."""
+        return all(comparison.slots_alike for comparison in self.pairs.values())
+
+    @property
+    def weights_proven(self) -> bool:
+        """Whether equal weights are proven by digests, and not only declared."""
+        return all(comparison.weights_proven for comparison in self.pairs.values())
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RefusedComparison:

@@ -41,7 +41,8 @@ class System(ABC):
     Attributes:
         summary: What it is, in one line.
         shape: How it works through a workload.
-        stamps: What it can stamp, out of `holds first_token tokens steps`.
+        stamps: What it can stamp, out of `holds first_token tokens steps`; `holds=WORD` in place of
+            `holds` where a slot is no row of the running batch.
         requires: Modules that must be importable to create it.
         distribution: The distribution whose version is the system's.
         variant_of: The system that it is but for a setting whose cost is to be measured; the two

@@ -8,6 +8,7 @@ from typing import Any
 
 from nanoserve_bench.protocol import STAMPS
 from nanoserve_bench.records import Shape
+from nanoserve_bench.schema import stamp_words
 
 
 def flaws(system: type) -> Iterator[str]:
@@ -29,7 +30,8 @@ def flaws(system: type) -> Iterator[str]:
         if not isinstance(value, tuple) or not all(isinstance(item, str) for item in value):
             yield f"`{name}` is {_shown(value)}, not a tuple of texts"
     stamps = _value(system, "stamps")
-    unknown = [s for s in stamps if s not in STAMPS] if isinstance(stamps, tuple) else []
+    words = stamps if isinstance(stamps, tuple) and all(isinstance(s, str) for s in stamps) else ()
+    unknown = sorted(stamp_words(" ".join(words)) - set(STAMPS))
     if unknown:
         yield f"`stamps` names {_shown(unknown[0])}; a system can stamp {', '.join(STAMPS)}"
 

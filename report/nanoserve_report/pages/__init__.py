@@ -12,6 +12,7 @@ from nanoserve_report.pages import (
     devices,
     evidence,
     history,
+    kills,
     machines,
     overview,
     reading,
@@ -44,5 +45,6 @@ def compose(study: Study, drawings: Path | None = None) -> Book:
     evidence.write(book, study)
     calibration.write(book, study)
     machines.write(book, study)
+    kills.write(book)
     book.store.prune()
     return book

@@ -7,6 +7,7 @@ from typing import Any
 
 from nanoserve_bench.schema import DivergenceRow
 from nanoserve_bench.soundness import RULES, Rule, RuleOutcome
+from nanoserve_bench.soundness.kills import kill_table
 from nanoserve_report import backing, claims, numbers, source, wording
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
@@ -14,7 +15,7 @@ from nanoserve_report.pages import parts, runs
 from nanoserve_report.setting import slug
 from nanoserve_report.study import Folder, Study
 from nanoserve_report.tables import Cell, Column, Table, Text, text_columns
-from nanoserve_report.views import common
+from nanoserve_report.views import common, kills
 from nanoserve_report.views import folder as folder_tables
 from nanoserve_report.views import overview as tables
 
@@ -114,7 +115,15 @@ def _rules(book: Book, study: Study) -> None:
     for rule in RULES:
         page = common.rule_page(rule.code)
         own = book.linker(page)
-        book.page(page, "rule.md.jinja", own, rule=rule, outcomes=_outcomes(judged, rule, own))
+        book.page(
+            page,
+            "rule.md.jinja",
+            own,
+            rule=rule,
+            outcomes=_outcomes(judged, rule, own),
+            mutants=kills.of_rule(kill_table().of(rule.code)),
+            kills=own.to(common.KILLS, rule.family),
+        )
 
 
 def _outcomes(judged: Judged, rule: Rule, linker: Linker) -> Table:

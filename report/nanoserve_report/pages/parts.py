@@ -141,8 +141,8 @@ def sentences(sweep: Sweep) -> list[str]:
         )
         found.append(wording.best(sweep, best))
     found += ladder.words(ladder.rungs(sweep))
-    gotcha = wording.gotcha(sweep)
-    return [*found, gotcha] if gotcha else found
+    found += [line for line in (wording.unproven(sweep), wording.gotcha(sweep)) if line]
+    return found
 
 
 def section_name(section: Section, page: DevicePage) -> str:

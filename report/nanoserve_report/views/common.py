@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nanoserve_bench.plan import Cell as PlannedCell
-from nanoserve_bench.soundness import Finding, RuleOutcome
+from nanoserve_bench.soundness import Finding, RuleOutcome, SoundComparison
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
@@ -14,10 +14,14 @@ from nanoserve_report.tables import Cell, Hole, Num, Text
 
 Fact = str | float | bool | None
 REFUSALS = "results/refusals.md"
+KILLS = "results/kill-table.md"
 NO_HOLDS = "the system does not tell its slots"
 NO_CEILING = "no ceiling was measured for it"
 NO_STAMPS = "the system does not stamp it"
 OTHER_ARRIVALS = "the two sides' arrival patterns differ"
+OTHER_SLOTS = "a slot means something else on the other side"
+PROVEN = "equal digests"
+DECLARED = "declared, not proven"
 TONES = {
     "faster": "good", "worth it": "good", "slower": "bad", "not worth it": "bad",
     "reproduced": "good", "refuted": "bad",
@@ -80,6 +84,18 @@ def quantity(estimate: Estimate | None, reason: str, *, scale: float = 1.0) -> C
 def ratio(estimate: Estimate | None, reason: str) -> Cell:
     """A ratio, or the hole where it would compare what cannot be compared."""
     return Hole(reason=reason) if estimate is None else Num.of(numbers.ratio(estimate))
+
+
+def slot_ratio(pair: SoundComparison, estimate: Estimate | None) -> Cell:
+    """A ratio of held time, or why there is none."""
+    return ratio(estimate, NO_HOLDS if pair.slots_alike else OTHER_SLOTS)
+
+
+def weights(pair: SoundComparison) -> Text:
+    """Whether the two sides are known to have run the same weights."""
+    if pair.weights_proven:
+        return Text(text=PROVEN, tone="muted")
+    return Text(text=DECLARED)
 
 
 def share(estimate: Estimate | None, reason: str) -> Cell:

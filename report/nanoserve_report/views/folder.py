@@ -175,12 +175,11 @@ def sides(folder: Folder) -> Table | None:
     lines += [(f"told: {name}", [told[arm].get(name) for arm in arms]) for name in options]
     rows: list[tuple[Cell, ...]] = []
     for name, values in lines:
-        differs = len(set(values)) > 1
         rows.append(
             (
                 Text(text=name),
                 *(common.optional(value and _short(value)) for value in values),
-                Text(text="differs" if differs else "same", tone="" if differs else "muted"),
+                _difference(name, values),
             )
         )
     return Table(
@@ -188,6 +187,14 @@ def sides(folder: Folder) -> Table | None:
         columns=text_columns("fact", *arms, "sides"),
         rows=tuple(rows),
     )
+
+
+def _difference(name: str, values: list[str | None]) -> Text:
+    """Whether the sides agree on a fact; weights that one of them declares are not proven."""
+    if name == "weights" and any((value or "").startswith("declared:") for value in values):
+        return Text(text=common.DECLARED)
+    differs = len(set(values)) > 1
+    return Text(text="differs" if differs else "same", tone="" if differs else "muted")
 
 
 def _reported(rows: list[SystemRow], name: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nanoserve_bench.records import ROW
 from nanoserve_bench.soundness import SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report.links import Linker
@@ -40,8 +41,7 @@ def throughput(sweep: Sweep, linker: Linker) -> Table:
                 *_head(cell),
                 common.quantity(cell.throughput, ""),
                 _speedup(sweep, cell, linker),
-                common.quantity(cell.batch_occupancy, common.NO_HOLDS),
-                common.quantity(cell.tokens_per_slot_second, common.NO_HOLDS),
+                *_rows_held(cell),
                 common.share(cell.queue_share, common.NO_HOLDS),
                 common.share(cell.read_share, common.NO_CEILING),
                 common.share(cell.matrix_share, common.NO_CEILING),
@@ -64,6 +64,18 @@ def throughput(sweep: Sweep, linker: Linker) -> Table:
         ),
         rows=tuple(rows),
         strong=_baseline_rows(sweep),
+    )
+
+
+def _rows_held(cell: SoundCell) -> tuple[Cell, Cell]:
+    """The batch and what a row of it yielded; holes where a slot is no row of a batch."""
+    (slot,) = {run.slot for run in cell.runs.values()}
+    if slot != ROW:
+        hole = Hole(reason=f"its slot is a {slot}, and no row of the batch")
+        return hole, hole
+    return (
+        common.quantity(cell.batch_occupancy, common.NO_HOLDS),
+        common.quantity(cell.tokens_per_slot_second, common.NO_HOLDS),
     )
 
 
@@ -99,17 +111,18 @@ def factors(sweep: Sweep, linker: Linker) -> Table:
         )
         if not isinstance(pair, SoundComparison):
             hole = common.refused(pair.findings, sweep.name, linker)
-            rows.append((*names, *(hole,) * 6))
+            rows.append((*names, *(hole,) * 7))
             continue
         rows.append(
             (
                 *names,
                 common.ratio(pair.speedup, ""),
-                common.ratio(pair.batch_factor, common.NO_HOLDS),
-                common.ratio(pair.slot_factor, common.NO_HOLDS),
+                common.slot_ratio(pair, pair.batch_factor),
+                common.slot_ratio(pair, pair.slot_factor),
                 common.ratio(pair.system_factor, common.OTHER_ARRIVALS),
                 common.ratio(pair.request_factor, common.OTHER_ARRIVALS),
                 common.verdict(pair.verdict),
+                common.weights(pair),
             )
         )
     return Table(
@@ -123,6 +136,7 @@ def factors(sweep: Sweep, linker: Linker) -> Table:
             Column(label="system factor"),
             Column(label="per-request factor"),
             Column(label="verdict", numeric=False),
+            Column(label="same weights", numeric=False),
         ),
         rows=tuple(rows),
     )
@@ -179,7 +193,10 @@ def prefill(sweep: Sweep, linker: Linker) -> Table:
                 _ms(mine, "prefill"),
                 Text(text=f"{common.name_of(pair.baseline)}: its {wait}"),
                 _ms(theirs, wait),
-                common.ratio(pair.prefill_ratio, common.NO_STAMPS)
+                common.ratio(
+                    pair.prefill_ratio,
+                    common.NO_STAMPS if pair.slots_alike else common.OTHER_SLOTS,
+                )
                 if isinstance(pair, SoundComparison)
                 else common.refused(pair.findings, sweep.name, linker),
             )

@@ -355,7 +355,7 @@ def test_a_trial_that_equals_a_warm_up_is_a_copy_of_it(results: ResultSet) -> No
 
     found = findings(results, "RUN017", requests=tuple(map(as_warm, results.requests)))
     assert [(f.cell, f.block) for f in found] == [(cell, 2)]
-    assert f"that of the warm-up of {cell} in block 2" in found[0].message
+    assert f"those of the warm-up of {cell} in block 2" in found[0].message
 
 
 def test_two_trials_cannot_have_one_place_in_a_block(results: ResultSet) -> None:

@@ -9,7 +9,13 @@ import pytest
 
 from nanoserve_bench.records import Hold, StepRecord, SystemRun
 from nanoserve_bench.soundness.rule import RunRule
-from nanoserve_bench.soundness.rules import run_requests, run_shape, run_stamps, run_steps
+from nanoserve_bench.soundness.rules import (
+    run_cache,
+    run_requests,
+    run_shape,
+    run_stamps,
+    run_steps,
+)
 from support.rebuild import replace
 from support.ruler import concurrent, edited, ns, record, serial
 
@@ -233,8 +239,6 @@ def test_without_holds_nothing_is_said_about_slots() -> None:
     assert run_shape.SLOTS_EXCEEDED.exempt(run) == "the systems tell no holds"
     assert run_shape.CONCURRENT_BATCHES.exempt(run) is not None
     assert run_shape.peak(concurrent(6, slots=3)) == 3
-    assert run_shape.peak_residents(concurrent(6, slots=3)) == 6
-    assert run_shape.peak_residents(serial(6)) == 1
 
 
 def test_a_run_without_a_wall_is_left_to_the_rules_about_its_stamps() -> None:
@@ -266,3 +270,58 @@ def test_a_run_without_a_wall_is_left_to_the_rules_about_its_stamps() -> None:
 )
 def test_a_rule_that_does_not_apply_says_why(rule: RunRule, run: SystemRun, reason: str) -> None:
     assert rule.exempt(run) == reason
+
+
+def overlapping(ms: float) -> SystemRun:
+    """Two requests handed over at once, of which the second takes its slot `ms` early."""
+    records = (record(0, holds=((0, 100),)), record(1, holds=((100 - ms, 200),)))
+    return replace(concurrent(2, slots=2), records=records, steps=None)
+
+
+@pytest.mark.parametrize(("ms", "flaws"), [(0, 1), (1, 1), (4.99, 1), (5, 0), (60, 0)])
+def test_an_overlap_of_a_moment_is_no_batch(ms: float, flaws: int) -> None:
+    found = messages(run_shape.CONCURRENT_BATCHES, overlapping(ms))
+    assert len(found) == flaws
+    assert all("the run never batched" in text for text in found)
+
+
+def test_a_short_request_beside_a_long_one_is_a_batch() -> None:
+    records = (record(0, holds=((0, 1000),)), record(1, holds=((0, 10),)))
+    run = replace(concurrent(2, slots=2), records=records, steps=None)
+    assert run.batch_occupancy is not None
+    assert 1 < run.batch_occupancy < 1.02
+    assert messages(run_shape.CONCURRENT_BATCHES, run) == []
+
+
+def honouring(*ids: int, reason: str = "stop") -> SystemRun:
+    """A request of 4 tokens whose decoding declares 7 as EOS."""
+    run = serial(1, decoding="greedy;eos=7,8")
+    stamps = (run.records[0].token_ns or ())[: len(ids)]
+    return edited(run, 0, output_ids=ids, token_ns=stamps, finish_reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason", "message"),
+    [
+        ((1, 2, 7), "stop", None),
+        ((8,), "stop", None),
+        ((1, 2, 3, 4), "length", None),
+        ((1, 2, 3, 4), "stop", None),
+        ((1, 2, 3), "stop", "stopped at 3 tokens of 4 with 3"),
+        ((1, 7, 3, 4), "length", "goes on behind the EOS id 7"),
+        ((1, 2, 7), "length", "ended by length at 3 tokens"),
+    ],
+)
+def test_an_output_ends_where_the_decoding_says(
+    ids: tuple[int, ...], reason: str, message: str | None
+) -> None:
+    found = messages(run_requests.EOS, honouring(*ids, reason=reason))
+    assert len(found) == (message is not None)
+    assert message is None or message in found[0]
+
+
+@pytest.mark.parametrize("state", [None, "", "unknown", "off", "on"])
+def test_a_cache_state_is_known_or_said_to_be_unknown(state: str | None) -> None:
+    assert messages(run_cache.CACHE, serial(cache=state)) == []
+    (found,) = messages(run_cache.CACHE, serial(cache=f"{state} perhaps"))
+    assert "neither off nor on" in found

@@ -5,14 +5,16 @@ that is meant for it (and what follows from the same fault) can refuse it. The t
 that a kill table can be made by running it.
 """
 
-from support.mutants import pairs, reports, requests, shapes, statistics
+from support.mutants import forms, pairs, reports, requests, shapes, statistics, trials
 from support.mutants.base import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *requests.MUTANTS,
     *shapes.MUTANTS,
+    *trials.MUTANTS,
     *pairs.MUTANTS,
     *statistics.MUTANTS,
+    *forms.MUTANTS,
     *reports.MUTANTS,
 )
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from nanoserve_bench.plan import PlannedComparison
 from nanoserve_bench.schema import DivergenceRow
+from support.composed import two_devices, two_revisions
 from support.mutants.base import (
     Mutant,
     altered_token,
@@ -20,8 +22,9 @@ from support.rebuild import (
     engine,
     measured,
     replace,
+    set_plan,
 )
-from support.sound import Study, study
+from support.sound import Study, plan, study
 
 
 def _triaged(kind: str, position: int = 5) -> Study:
@@ -71,6 +74,23 @@ def _swapped_outputs() -> Study:
     return broken
 
 
+def _card_against_cpu() -> Study:
+    """Two devices in one sweep, and a plan that sets one against the other."""
+    broken = two_devices()
+    crossed = PlannedComparison(
+        baseline=BASE, candidate=engine(4).replace("cpu", "cuda:0"), kind="rival"
+    )
+    return set_plan(broken, comparisons=(*broken.plan.comparisons, crossed))
+
+
+def _another_library_between_revisions() -> Study:
+    return change_arm(
+        two_revisions(),
+        "nanoserve-next",
+        libraries="nanoserve=0.2.0;torch=2.14.0;transformers=5.24.0",
+    )
+
+
 MUTANTS: tuple[Mutant, ...] = (
     *mutants_of(
         "PAIR001",
@@ -78,6 +98,11 @@ MUTANTS: tuple[Mutant, ...] = (
             "a-request-less",
             "The engine leaves a request out.",
             lambda: drop_request(lambda cell: cell.startswith("nanoserve")),
+        ),
+        (
+            "a-request-more",
+            "The baselines leave a request out.",
+            lambda: drop_request(lambda cell: cell.startswith("hf-generate")),
         ),
     ),
     *mutants_of(
@@ -91,6 +116,15 @@ MUTANTS: tuple[Mutant, ...] = (
                 cells=lambda cell: cell.startswith("nanoserve"),
             ),
         ),
+        (
+            "one-other-prompt",
+            "One token of one prompt of the baselines differs.",
+            lambda: prompts(
+                study(),
+                lambda number, ids: (*ids[:-1], ids[-1] + 1) if number == 5 else ids,
+                cells=lambda cell: cell.startswith("hf-generate"),
+            ),
+        ),
     ),
     *mutants_of(
         "PAIR003",
@@ -101,6 +135,16 @@ MUTANTS: tuple[Mutant, ...] = (
                 study(),
                 lambda _, ids: ids[:5],
                 cells=lambda cell: cell.startswith("nanoserve"),
+                blocks=range(8),
+            ),
+        ),
+        (
+            "padded-prompts",
+            "The baselines' prompts are padded to eight tokens.",
+            lambda: prompts(
+                study(),
+                lambda _, ids: (*ids, 0, 0),
+                cells=lambda cell: cell.startswith("hf-generate"),
                 blocks=range(8),
             ),
         ),
@@ -162,6 +206,21 @@ MUTANTS: tuple[Mutant, ...] = (
             "weights-unnamed",
             "The engine calls its weights by a word.",
             lambda: change_arm(study(), "nanoserve", weights="smollm2"),
+        ),
+        (
+            "weights-unnamed-everywhere",
+            "Every side calls its weights by the same word, and digests nothing.",
+            lambda: change_arm(study(), None, weights="smollm2"),
+        ),
+        (
+            "digest-of-nothing",
+            "Every side names a digest and gives none.",
+            lambda: change_arm(study(), None, weights="sha256:"),
+        ),
+        (
+            "declared-nothing",
+            "The engine declares its weights and does not say what they are.",
+            lambda: change_arm(study(), "nanoserve", weights="declared:"),
         ),
     ),
     *mutants_of(
@@ -240,6 +299,11 @@ MUTANTS: tuple[Mutant, ...] = (
             "The engine ran on a card under the name of a CPU cell.",
             lambda: change_arm(study(), "nanoserve", device="cuda:0"),
         ),
+        (
+            "a-card-against-a-cpu",
+            "The plan sets the engine on a card against the baseline on the CPU.",
+            _card_against_cpu,
+        ),
     ),
     *mutants_of(
         "PAIR012",
@@ -267,6 +331,19 @@ MUTANTS: tuple[Mutant, ...] = (
             "another-kernel-in-a-a",
             "The A/A arm takes another attention path.",
             lambda: change_arm(study(), "hf-generate-again", attention="eager"),
+        ),
+        (
+            "another-library-between-revisions",
+            "The engine's next commit ran with another torch than the last.",
+            _another_library_between_revisions,
+        ),
+        (
+            "rivals-called-one-system",
+            "The plan calls every rival the baseline itself.",
+            lambda: set_plan(
+                study(),
+                comparisons=tuple(replace(pair, kind="self") for pair in plan().comparisons),
+            ),
         ),
     ),
 )

@@ -1,13 +1,12 @@
-"""Mutants of the rules about the folder (REP001 to REP015)."""
+"""Mutants of the rules about the folder as a promise (REP009 to REP015)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from nanoserve_bench.plan import AcknowledgedRefusal, FileDigest, PlannedComparison
+from nanoserve_bench.plan import AcknowledgedRefusal, PlannedComparison
 from support import sound
+from support.composed import without_holds
 from support.mutants.base import (
     Mutant,
     altered_token,
@@ -16,12 +15,12 @@ from support.mutants.base import (
 from support.rebuild import (
     BASE,
     engine,
-    manifest_of,
     measured,
     replace,
     reseal,
     set_plan,
     tamper,
+    tamper_lines,
 )
 from support.sound import Study, ragged_plan, study
 
@@ -70,10 +69,6 @@ def _summary(path: Path) -> Path:
     return tamper(path, "sweep.csv", edit)
 
 
-def _csv_edit(name: str, old: str, new: str) -> Callable[[Path], Path]:
-    return lambda path: tamper(path, name, lambda text: text.replace(old, new, 1))
-
-
 def _without_warmups() -> Study:
     broken = study()
     for table in ("trials", "requests", "steps"):
@@ -81,113 +76,22 @@ def _without_warmups() -> Study:
     return broken
 
 
-def _nan(path: Path) -> Path:
-    def edit(text: str) -> str:
-        header, first, *rest = text.splitlines()
-        cells = first.split(",")
-        cells[4] = "nan"
-        return "\n".join([header, ",".join(cells), *rest]) + "\n"
-
-    return tamper(path, "ceilings.csv", edit)
+def _holes_as_zero(lines: list[str]) -> list[str]:
+    header, *rows = lines
+    column = header.split(",").index("batch_occupancy_rows")
+    cells = [row.split(",") for row in rows]
+    filled = [[*row[:column], row[column] or "0.0", *row[column + 1 :]] for row in cells]
+    return [header, *(",".join(row) for row in filled)]
 
 
-def _doubled(path: Path) -> Path:
-    def edit(text: str) -> str:
-        return text + text.splitlines()[1] + "\n"
-
-    return tamper(path, "requests.csv", edit)
-
-
-def _token(path: Path) -> Path:
-    def edit(text: str) -> str:
-        header, first, *rest = text.splitlines()
-        digest, _, ids = first.partition(",")
-        return "\n".join([header, f"{digest},7 {ids.partition(' ')[2]}", *rest]) + "\n"
-
-    return tamper(path, "outputs.csv", edit)
-
-
-def _entered(path: Path, edit: Callable[[Any], Any]) -> Path:
-    """Change what the manifest says of requests.csv, and the file not."""
-    files = manifest_of(path).files
-    changed = tuple(edit(entry) if entry.name == "requests.csv" else entry for entry in files)
-    return reseal(path, files=changed)
-
-
-def _false_entry(path: Path) -> FileDigest:
-    entry = next(entry for entry in manifest_of(path).files if entry.name == "requests.csv")
-    false: FileDigest = replace(entry, sha256="f" * 64)
-    return false
-
-
-def _unsealed(path: Path) -> None:
-    file = path / "requests.csv"
-    text = file.read_text("utf-8")
-    file.write_text(text.replace(",length,", ",stop,", 1), "utf-8")
+def _without_cell() -> Study:
+    broken = study()
+    for table in ("trials", "requests", "steps"):
+        broken.edit(table, lambda _: None, where=lambda row: row.cell == engine(4))
+    return broken
 
 
 MUTANTS: tuple[Mutant, ...] = (
-    *mutants_of(
-        "REP001",
-        ("file-gone", "outputs.csv is gone.", None, lambda p: (p / "outputs.csv").unlink()),
-    ),
-    *mutants_of(
-        "REP002",
-        (
-            "another-schema",
-            "The plan is of schema 2.",
-            None,
-            _csv_edit("plan.json", '"schema": 1', '"schema": 2'),
-        ),
-    ),
-    *mutants_of(
-        "REP003",
-        (
-            "renamed-column",
-            "A column is renamed.",
-            None,
-            _csv_edit("trials.csv", "wall_ns", "wall_s"),
-        ),
-    ),
-    *mutants_of("REP004", ("nan", "A NaN among the ceilings.", None, _nan)),
-    *mutants_of("REP005", ("doubled-row", "A request stands twice.", None, _doubled)),
-    *mutants_of("REP006", ("token-edited", "One id of an output is edited.", None, _token)),
-    *mutants_of(
-        "REP007",
-        (
-            "byte-edited",
-            "A stamp is edited, and no digest with it.",
-            None,
-            _unsealed,
-        ),
-        (
-            "length-miscounted",
-            "The manifest gives one file another length.",
-            None,
-            lambda path: _entered(path, lambda entry: replace(entry, bytes=entry.bytes + 1)),
-        ),
-        (
-            "rows-miscounted",
-            "The manifest counts a row more than one file has.",
-            None,
-            lambda path: _entered(path, lambda entry: replace(entry, rows=entry.rows + 1)),
-        ),
-        (
-            "file-listed-twice",
-            "The manifest lists a file twice, once with another digest.",
-            None,
-            lambda path: reseal(path, files=(_false_entry(path), *manifest_of(path).files)),
-        ),
-    ),
-    *mutants_of(
-        "REP008",
-        (
-            "another-machine",
-            "The engine ran on another machine than the manifest's.",
-            None,
-            _csv_edit("systems.csv", sound.MACHINE, "sha256:other"),
-        ),
-    ),
     *mutants_of(
         "REP009",
         (
@@ -200,6 +104,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *mutants_of(
         "REP010",
         ("cell-missing-once", "A cell is missing in block 3.", lambda: _without_cell_in(3)),
+        ("cell-missing-everywhere", "A cell was declared and never measured.", _without_cell),
         (
             "block-missing",
             "The manifest says that nine blocks are done.",
@@ -278,7 +183,22 @@ MUTANTS: tuple[Mutant, ...] = (
             lambda: set_plan(study(), created_at="2026-02-01T00:00:00+00:00"),
         ),
     ),
-    *mutants_of("REP012", ("summary-improved", "The summary says 0.1 % more.", None, _summary)),
+    *mutants_of(
+        "REP012",
+        ("summary-improved", "The summary says 0.1 % more.", None, _summary),
+        (
+            "hole-as-zero",
+            "The summary writes 0 where a system does not tell its slots.",
+            without_holds,
+            tamper_lines("sweep.csv", _holes_as_zero),
+        ),
+        (
+            "summary-without-a-cell",
+            "The summary leaves out the cell that did not please.",
+            None,
+            tamper_lines("sweep.csv", lambda lines: lines[:-1]),
+        ),
+    ),
     *mutants_of(
         "REP013",
         (

@@ -61,6 +61,23 @@ def _behind_eos() -> Study:
     return change_arm(broken, None, decoding="greedy;eos=2")
 
 
+def _honouring_eos(outputs: Callable[[int, tuple[int, ...]], tuple[int, ...]]) -> Study:
+    """EOS is honoured on every side, and outputs that ended early say stop."""
+    broken = rerun(
+        set_plan(study(), decoding="greedy;eos=2"),
+        ALL_CELLS,
+        step_ms=lambda trial, rows: 34.0 + 3 * rows if "nanoserve" in trial.cell else 62.0,
+        outputs=outputs,
+    )
+    change(
+        broken,
+        "requests",
+        max_tokens=16,
+        finish_reason=lambda row: "length" if row.output_tokens == 16 else "stop",
+    )
+    return change_arm(broken, None, decoding="greedy;eos=2")
+
+
 def _edited(table: str, edit: Callable[[Any], Any], **where: Any) -> Study:
     broken = study()
     assert broken.edit(table, edit, **where)
@@ -108,6 +125,13 @@ MUTANTS: tuple[Mutant, ...] = (
             lambda: change(study(), "requests", cell=BASE, request="r2", finish_reason="abort"),
         ),
         ("ok-without-tokens", "Requests say length, and have no token at all.", _no_output),
+        (
+            "ok-with-an-error",
+            "A request says length, and carries an error.",
+            lambda: change(
+                study(), "requests", cell=engine(2), request="r6", blocks=[5], error="timed out"
+            ),
+        ),
     ),
     *mutants_of(
         "RUN003",
@@ -145,6 +169,13 @@ MUTANTS: tuple[Mutant, ...] = (
             "unknown-stamp",
             "A system says that it stamps something nobody knows.",
             lambda: change_arm(study(), "nanoserve", stamps="holds first_token tokens steps vibes"),
+        ),
+        (
+            "slots-of-two-kinds",
+            "A system says that its slots are rows, and that they are connections.",
+            lambda: change_arm(
+                study(), "nanoserve", stamps="holds holds=connection first_token tokens steps"
+            ),
         ),
     ),
     *mutants_of(
@@ -255,5 +286,20 @@ MUTANTS: tuple[Mutant, ...] = (
             lambda: short_outputs(ALL_CELLS, asked=False),
         ),
         ("behind-the-end", "Two EOS in mid-sequence count as output.", _behind_eos),
+        (
+            "stop-where-eos-is-ignored",
+            "All outputs stop one token early, and the decoding ignores EOS.",
+            lambda: change(short_outputs(ALL_CELLS, asked=False), "requests", finish_reason="stop"),
+        ),
+        (
+            "stop-without-an-eos",
+            "Outputs stop early where EOS is honoured, and none of them ends with it.",
+            lambda: _honouring_eos(lambda index, ids: ids[: 9 + index]),
+        ),
+        (
+            "eos-twice-at-the-end",
+            "The EOS of one output is there twice, and both count.",
+            lambda: _honouring_eos(lambda index, ids: (*ids[:9], 2, 2) if index == 2 else ids),
+        ),
     ),
 )

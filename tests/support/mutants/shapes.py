@@ -1,35 +1,27 @@
-"""Mutants of the rules about a run as a whole: shape, walls, prompts (RUN009 to RUN021)."""
+"""Mutants of the rules about a run as a whole: shape, steps, wall (RUN009 to 014, RUN022)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from nanoserve_bench.plan import RequestLengths, WorkloadPlan
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
 from support.mutants.base import (
     Mutant,
-    drop_request,
     mutants_of,
-    prompts,
 )
 from support.rebuild import (
     AGAIN,
     BASE,
     change,
-    change_arm,
     engine,
     measured,
     rebuild,
     replace,
     rerun,
-    set_plan,
     shifted_request,
 )
-from support.sound import DAY44, MS, Study, ragged_plan, study
-
-Lengths = tuple[RequestLengths, ...]
+from support.sound import MS, Study, study
 
 
 def _swap_trials(table_cells: tuple[str, str]) -> Study:
@@ -58,9 +50,9 @@ def _respaced(gap_ns: int) -> Study:
     return rebuild(study(), make, cells=[BASE, AGAIN])
 
 
-def _hold_longer(row: RequestRow) -> tuple[Hold, ...]:
+def _hold_longer(row: RequestRow, by_ns: int = 1) -> tuple[Hold, ...]:
     (hold,) = row.holds_ns or ()
-    return (Hold(hold.acquired_ns - 1, hold.released_ns),)
+    return (Hold(hold.acquired_ns - by_ns, hold.released_ns),)
 
 
 def _one_more_holder() -> Study:
@@ -84,131 +76,69 @@ def _no_last_step() -> Study:
     return broken
 
 
-def _earlier_prompts() -> Study:
-    broken = study()
-    earlier = broken.blocks[0].prompts
-    return prompts(broken, lambda number, _: earlier[number])
-
-
-def _warmup_prompts() -> Study:
-    """Block 5 measures what block 4 warmed up with."""
-    broken = study()
-    warm = broken.blocks[4].prompts[8:]
-    return prompts(broken, lambda number, _: warm[number], blocks=[5])
-
-
-def _copied_trial(source: int, target: int, cell: str) -> Study:
-    broken = study()
-    originals = sorted(
-        (r for r in broken.blocks[source].requests if measured(cell)(r)), key=lambda r: r.request
-    )
+def _overlap_of_a_moment() -> Study:
+    """One request at a time; each takes its slot a millisecond before the last one leaves."""
 
     def make(
-        trial: TrialRow, requests: list[RequestRow], steps: list[StepRow]
+        _trial: TrialRow, requests: list[RequestRow], steps: list[StepRow]
     ) -> tuple[list[RequestRow], list[StepRow]]:
-        shift = 10**9
-        copies = [
+        first, *rest = requests
+        early = [replace(row, holds_ns=_hold_longer(row, MS)) for row in rest]
+        extra = [
             replace(
-                shifted_request(original, shift),
-                block=trial.block,
-                prompt_sha256=row.prompt_sha256,
-                output_sha256=row.output_sha256,
+                steps[0],
+                start_ns=row.holds_ns[0].acquired_ns,
+                prefill_rows=0,
+                decode_rows=1,
+                holders=2,
+                waiting=len(rest) - number - 1,
             )
-            for original, row in zip(originals, requests, strict=True)
+            for number, row in enumerate(early)
         ]
-        return copies, steps
+        log = sorted([*steps, *extra], key=lambda row: row.start_ns)
+        return [first, *early], [replace(row, step=number) for number, row in enumerate(log)]
 
-    return rebuild(broken, make, cells=[cell], blocks=[target])
-
-
-def _flat_steps() -> Study:
-    """32 rows in the time of one: what the weights allow, and the arithmetic does not."""
-    workload = WorkloadPlan(
-        name="day44", requests=32, prompt_tokens=6, new_tokens=16, slots=(1, 32)
-    )
-    return study(
-        workload=workload, step_ms=lambda system, _: 62.0 if system != "nanoserve" else 20.0
-    )
+    alone = rerun(study(), [engine(4)], step_ms=lambda _, rows: 34.0 + 3 * rows, slots=1)
+    return rebuild(alone, make, cells=[engine(4)])
 
 
-def _bytes(value: int | None) -> Study:
-    return change_arm(study(), "nanoserve", weight_bytes_per_step=value)
-
-
-def _swapped_launches() -> Study:
+def _first_tokens_early() -> Study:
+    """The engine stamps first tokens half-way through their prefill."""
     broken = study()
-    launches = {6: 7, 7: 6}  # both baselines of block 2
-    broken.edit(
-        "trials",
-        lambda row: replace(row, launch=launches[row.launch]),
-        where=lambda row: row.launch in launches,
-    )
+
+    def early(row: Any) -> Any:
+        instant = (row.holds_ns[0].acquired_ns + row.token_ns[0]) // 2
+        return replace(row, first_token_ns=instant, token_ns=(instant, *row.token_ns[1:]))
+
+    assert broken.edit("requests", early, where=measured(engine(4)))
     return broken
 
 
-def _planned_lengths(edit: Callable[[Lengths], Lengths]) -> Study:
-    """Run a plan's lengths, and plan others."""
-    ran = ragged_plan(blocks=10)
-    broken = study(workload=ran)
-    return set_plan(broken, workloads=(replace(ran, lengths=edit(ran.lengths)),))
+def _slots_passed_on_early() -> Study:
+    """At four slots the first four requests hand theirs on 5 ms before their last step ends."""
+    broken = study()
 
-
-def _shorter_than_planned() -> Study:
-    """One request less long than the longest, so that the plan stays one that can be kept."""
-
-    def longer(lengths: Lengths) -> Lengths:
-        place = 16 + min(range(8), key=lambda i: lengths[16 + i].new_tokens)
-        one = lengths[place]
-        return (
-            *lengths[:place],
-            replace(one, new_tokens=one.new_tokens + 1),
-            *lengths[place + 1 :],
+    def early(row: Any) -> Any:
+        (hold,) = row.holds_ns
+        if int(row.request[1:]) >= 4:
+            return replace(row, holds_ns=(Hold(hold.acquired_ns - 5 * MS, hold.released_ns),))
+        end = hold.released_ns - 5 * MS
+        return replace(
+            row,
+            holds_ns=(Hold(hold.acquired_ns, end),),
+            finished_ns=end,
+            token_ns=(*row.token_ns[:-1], end),
         )
 
-    return _planned_lengths(longer)
-
-
-def _one_prompt() -> Study:
-    broken = study()
-    first = broken.blocks[3].prompts[0]
-    return prompts(broken, lambda _number, _ids: first)
-
-
-def _copied_thrice() -> Study:
-    """The A/A arm's block 1 stands in blocks 2 and 3 as well."""
-    broken = study()
-    originals = [r for r in broken.blocks[1].requests if measured(AGAIN)(r)]
-
-    def make(
-        trial: TrialRow, requests: list[RequestRow], steps: list[StepRow]
-    ) -> tuple[list[RequestRow], list[StepRow]]:
-        copies = [
-            replace(
-                original,
-                block=trial.block,
-                prompt_sha256=row.prompt_sha256,
-                output_sha256=row.output_sha256,
-            )
-            for original, row in zip(originals, requests, strict=True)
-        ]
-        return copies, steps
-
-    return rebuild(broken, make, cells=[AGAIN], blocks=[2, 3])
-
-
-def _ceilings(blocks: Sequence[int] = range(8), **values: Any) -> Study:
-    broken = study()
-    for index in blocks:
-        block = broken.blocks[index]
-        rows = tuple(replace(row, **values) for row in block.ceilings)
-        broken.blocks[index] = replace(block, ceilings=rows)
+    assert broken.edit("requests", early, where=measured(engine(4)))
     return broken
 
 
-def _without_ceilings(blocks: Sequence[int]) -> Study:
+def _steps_without_rows() -> Study:
     broken = study()
-    for index in blocks:
-        broken.blocks[index] = replace(broken.blocks[index], ceilings=())
+    assert broken.edit(
+        "steps", lambda row: replace(row, decode_rows=0), where=lambda row: not row.warmup
+    )
     return broken
 
 
@@ -246,6 +176,11 @@ MUTANTS: tuple[Mutant, ...] = (
             "The baselines sleep 50 ms between their requests.",
             lambda: _respaced(50 * MS),
         ),
+        (
+            "naps-between-requests",
+            "The baselines sleep for a fortieth of each request.",
+            lambda: _respaced(25 * MS),
+        ),
     ),
     *mutants_of(
         "RUN012",
@@ -253,6 +188,11 @@ MUTANTS: tuple[Mutant, ...] = (
             "never-batched",
             "Four slots were asked for, and one request at a time ran (occupancy reads 4.5).",
             lambda: rerun(study(), [engine(4)], step_ms=lambda _, rows: 34.0 + 3 * rows, slots=1),
+        ),
+        (
+            "overlap-of-a-moment",
+            "One request at a time ran, with a millisecond of two between one and the next.",
+            _overlap_of_a_moment,
         ),
     ),
     *mutants_of(
@@ -292,132 +232,21 @@ MUTANTS: tuple[Mutant, ...] = (
         ),
     ),
     *mutants_of(
-        "RUN015",
+        "RUN022",
         (
-            "one-prompt-eight-times",
-            "All requests of a block have the same prompt, on every side.",
-            _one_prompt,
-        ),
-    ),
-    *mutants_of(
-        "RUN016",
-        (
-            "prompts-of-an-earlier-block",
-            "Block 3 runs the prompts of block 0.",
-            _earlier_prompts,
+            "first-token-before-its-step",
+            "The engine stamps its first tokens in the middle of the step that computes them.",
+            _first_tokens_early,
         ),
         (
-            "warmed-up-prompts",
-            "Block 5 measures the prompts that block 4 warmed up with.",
-            _warmup_prompts,
-        ),
-    ),
-    *mutants_of(
-        "RUN017",
-        (
-            "copied-trial",
-            "A trial of the baseline is that of block 1 with its stamps shifted.",
-            lambda: _copied_trial(1, 4, BASE),
+            "slot-passed-on-inside-a-step",
+            "Slots change hands 5 ms before the step of their last token ends.",
+            _slots_passed_on_early,
         ),
         (
-            "best-trial-kept",
-            "The A/A arm's trial of one block stands in three blocks.",
-            _copied_thrice,
-        ),
-    ),
-    *mutants_of(
-        "RUN018",
-        (
-            "not-synchronised",
-            "The engine's steps take 1 ms, and reading the weights takes 19.",
-            lambda: study(step_ms=lambda s, _: 62.0 if s != "nanoserve" else 1.0),
-        ),
-        ("free-rows", "32 rows multiply in the time of one.", _flat_steps),
-        ("no-ceilings", "No ceiling was measured.", lambda: _without_ceilings(range(8))),
-        ("ceiling-missing-once", "One block has no ceiling.", lambda: _without_ceilings([4])),
-        (
-            "ceiling-out-of-a-cache",
-            "The read bandwidth was measured over one megabyte.",
-            lambda: _ceilings(buffer_bytes=2**20),
-        ),
-        (
-            "one-ceiling-in-the-clouds",
-            "One block claims a hundred times the bandwidth of the others.",
-            lambda: _ceilings(blocks=[3], read_bytes_per_s=2.8e12),
-        ),
-        ("bytes-unknown", "The engine does not say what a step reads.", lambda: _bytes(None)),
-        ("bytes-zero", "A step reads nothing.", lambda: _bytes(0)),
-    ),
-    *mutants_of(
-        "RUN019",
-        (
-            "hits-a-cache-that-is-off",
-            "Requests were served from a prefix cache that is declared off, on every side.",
-            lambda: change(study(), "requests", blocks=[2], cached_tokens=6),
-        ),
-        (
-            "cached-beyond-the-prompt",
-            "More cached tokens than the prompt has.",
-            lambda: change(change_arm(study(), None, cache="on"), "requests", cached_tokens=7),
-        ),
-        (
-            "cached-untold",
-            "The cache is on, and nobody says what it served.",
-            lambda: change(change_arm(study(), None, cache="on"), "requests", cached_tokens=None),
-        ),
-    ),
-    *mutants_of(
-        "RUN020",
-        ("swapped-launches", "The launches of two arms change places.", _swapped_launches),
-        (
-            "another-version",
-            "The worker ran another version than the arm declares.",
-            lambda: change_arm(study(), "nanoserve", version="0.2.0"),
-        ),
-        (
-            "request-left-out-everywhere",
-            "The request that failed is left out, on every side.",
-            lambda: drop_request(lambda _: True),
-        ),
-        (
-            "shorter-than-planned-everywhere",
-            "Both sides asked for a token less than the plan records, in one block.",
-            _shorter_than_planned,
-        ),
-        (
-            "lengths-of-another-block",
-            "Both sides ran the lengths of the next block.",
-            lambda: _planned_lengths(lambda lengths: (*lengths[8:], *lengths[:8])),
-        ),
-        (
-            "other-beginnings",
-            "The prompts do not begin alike, and the plan says so.",
-            lambda: set_plan(study(), workloads=(replace(DAY44, prefix_tokens=2),)),
-        ),
-        (
-            "sampling-everywhere",
-            "Both sides sample, and the plan says greedy.",
-            lambda: change_arm(study(), None, decoding="sample;temperature=1.0;ignore_eos"),
-        ),
-        (
-            "another-dtype-everywhere",
-            "Every worker ran bfloat16 under cells of float32.",
-            lambda: change_arm(study(), None, dtype="bfloat16"),
-        ),
-    ),
-    *mutants_of(
-        "RUN021",
-        (
-            "resumed-with-another-library",
-            "From block 4 on all workers have another torch.",
-            lambda: change_arm(
-                study(), None, blocks=[4, 5, 6, 7], libraries="torch=2.14.0;transformers=5.24.0"
-            ),
-        ),
-        (
-            "threads-change",
-            "One block ran on one thread, on every side.",
-            lambda: change_arm(study(), None, blocks=[6], threads=1),
+            "steps-without-rows",
+            "The step log leaves out the rows that decode, and with them what was read.",
+            _steps_without_rows,
         ),
     ),
 )

@@ -8,6 +8,7 @@ from typing import Any
 
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
+from support.composed import two_devices
 from support.mutants.base import (
     Mutant,
     ledger,
@@ -107,6 +108,15 @@ def _biased_self() -> Study:
     return rerun(study(), [AGAIN], step_ms=lambda _trial, _rows: 62.0 * 1.07)
 
 
+def _self_on_another_device() -> Study:
+    """Two devices, of which one has no A/A pair of its own."""
+    broken = two_devices()
+    kept = tuple(
+        pair for pair in broken.plan.comparisons if pair.kind != "self" or "cpu" in pair.candidate
+    )
+    return set_plan(broken, comparisons=kept)
+
+
 def _relabelled_outcomes(path: Path, *outcomes: str) -> Path:
     ledger = manifest_of(path).ledger
     return reseal(
@@ -189,6 +199,11 @@ MUTANTS: tuple[Mutant, ...] = (
         "STAT005",
         ("no-a-a", "The study has no A/A pair.", _without_self),
         ("a-a-seven-percent-apart", "The same code twice, 7 % apart.", _biased_self),
+        (
+            "a-a-on-another-device",
+            "The only A/A pair of the sweep ran on another device.",
+            _self_on_another_device,
+        ),
     ),
     *mutants_of(
         "STAT006",

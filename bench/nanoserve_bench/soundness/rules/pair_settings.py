@@ -35,17 +35,18 @@ def _known(settings: Settings, name: str) -> str | int | None:
 
 
 def _weights(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
-    below, above = baseline.settings.weights, candidate.settings.weights
-    if below and above and below != above and baseline.system != candidate.system:
-        forms = [value.partition(":") for value in (below, above)]
+    below, above = _known(baseline.settings, "weights"), _known(candidate.settings, "weights")
+    if below is not None and above is not None:
+        forms = [str(value).partition(":") for value in (below, above)]
         if any(kind not in {"sha256", "declared"} or not what for kind, _, what in forms):
             yield Flaw(
                 "the weights are named by neither a digest nor a declaration",
                 evidence=f"baseline {below}, candidate {above}",
             )
-        elif all(kind == "sha256" for kind, _, _ in forms):
-            yield from _same(baseline, candidate, "weights")
-        return  # a converted form has no canonical tensors; its tokens must agree all the same
+            return
+        converted = any(kind == "declared" for kind, _, _ in forms)
+        if converted and baseline.system != candidate.system:
+            return  # a converted form has no canonical tensors; its tokens must agree all the same
     yield from _same(baseline, candidate, "weights")
 
 

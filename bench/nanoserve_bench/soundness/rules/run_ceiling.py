@@ -21,6 +21,8 @@ factor of 1.43; a card that was not synchronised exceeds its memory by whole fac
 """
 MOST_SPREAD = 3
 """A ceiling this many times the median of its sweep is no ceiling."""
+LEAST_BYTES = 0.25
+"""Least share of what another arm reads of the same tensors; a head of its own is far less."""
 LEAST_BUFFER = 0.5
 """A ceiling must be read over at least this share of the weights, or a cache may have given it."""
 
@@ -58,6 +60,7 @@ def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
     for row in evidence.results.ceilings:
         rows[row.device, row.dtype].append(row)
     ceilings = {place: Ceilings.of(measured) for place, measured in rows.items()}
+    most = _most_bytes(evidence)
     for trial in evidence.measured:
         inspection.saw()
         ceiling = ceilings.get((trial.cell.device, trial.cell.dtype))
@@ -72,10 +75,33 @@ def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
                 f"({bytes_per_step}), so its throughput cannot be held against the device",
                 file="systems.csv",
             )
+        elif bytes_per_step < LEAST_BYTES * most.get(_tensors(trial), 0):
+            _refuse(
+                inspection,
+                trial,
+                f"the system says that a step reads {bytes_per_step} bytes of weights, and another "
+                f"one reads {most[_tensors(trial)]} of the same tensors",
+                file="systems.csv",
+            )
         elif trial.figures is None:
             _refuse(inspection, trial, "the run has no wall to hold against the ceiling")
         elif ceiling is not None:
             _compare(inspection, trial, bytes_per_step, ceiling)
+
+
+def _tensors(trial: Trial) -> tuple[str | None, str]:
+    """What a step reads from: the weights by name, and their dtype."""
+    return trial.launch.weights, trial.launch.dtype
+
+
+def _most_bytes(evidence: Evidence) -> Mapping[tuple[str | None, str], int]:
+    """The most bytes that any system says a step reads of the same tensors."""
+    most: dict[tuple[str | None, str], int] = {}
+    for trial in evidence.measured:
+        tensors, said = _tensors(trial), trial.launch.weight_bytes_per_step or 0
+        if tensors[0] and tensors[0].startswith("sha256:"):
+            most[tensors] = max(said, most.get(tensors, 0))
+    return most
 
 
 def _unusable(trial: Trial, ceiling: Ceilings | None) -> Iterator[str]:
@@ -131,8 +157,9 @@ CEILING = StudyRule(
         "tokens were counted that no step produced, or that the answer was remembered. The run is "
         "held against the highest ceiling of the whole sweep, times 1.5, because a memory may read "
         "faster in the run than in the probe a minute earlier. A ceiling that is missing, read "
-        "over a buffer that a cache holds, or three times the median of its sweep is refused: no "
-        "evidence is not good evidence."
+        "over a buffer that a cache holds, or three times the median of its sweep is refused, and "
+        "so is a system that says it reads less than a quarter of what another one reads of the "
+        "same tensors: no evidence is not good evidence."
     ),
     remedy="Synchronise before stamps, measure the ceilings in every block, and state the bytes.",
     check=_ceiling,

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
+from collections.abc import Mapping
 
 import numpy as np
+import numpy.typing as npt
 
-from nanoserve_bench.records import SystemRun
+from nanoserve_bench.records import RunRecord
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 from nanoserve_bench.trialset import TrialSet
 
-_Signature = tuple[tuple[int | None, int | None, int | None], ...]
+LEAST_SHARED = 0.5
+"""A trial that shares at least this much of its requests' durations with another is a copy."""
 
 
-def signature(run: SystemRun) -> _Signature:
-    """What shifting all stamps of a run by a constant leaves unchanged, in any row order."""
-    return tuple(
-        sorted(
-            ((r.resident_ns, r.served_ns, r.ttft_ns) for r in run.records),
-            key=lambda spans: tuple(-1 if span is None else span for span in spans),
-        )
-    )
+def durations(record: RunRecord) -> tuple[int | None, int | None, int | None]:
+    """What shifting all stamps of a request by a constant leaves unchanged (ns)."""
+    return record.resident_ns, record.served_ns, record.ttft_ns
 
 
-def _hashes(trials: TrialSet) -> list[int]:
-    """A number for each trial, equal where the signatures are: durations mixed, then summed up."""
+def _hashes(trials: TrialSet) -> npt.NDArray[np.uint64]:
+    """A number for each request, equal where the durations are."""
     arrival = trials.numbers("arrival_ns")
     mixed = np.zeros(len(arrival), np.uint64)
     for spans, known in (
@@ -37,41 +35,52 @@ def _hashes(trials: TrialSet) -> list[int]:
         for factor, shift in ((0x9E3779B97F4A7C15, 29), (0xBF58476D1CE4E5B9, 32)):
             mixed *= np.uint64(factor)
             mixed ^= mixed >> np.uint64(shift)
-    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)])
-    hashes: list[int] = np.diff(sums[trials.bounds]).tolist()
-    return hashes
+    return mixed
+
+
+def _shared(trials: TrialSet) -> Mapping[tuple[int, int], int]:
+    """How many requests a trial shares with an earlier one: (earlier, later) to their number.
+
+    Each duration is counted once per trial, against the first trial that has it (in a static
+    batch all rows have the same), so that the work is linear in the requests.
+    """
+    hashes = _hashes(trials)
+    order = np.lexsort((trials.owner, hashes))
+    value, owner = hashes[order], trials.owner[order]
+    new_value = np.ones(len(value), np.bool_)
+    new_value[1:] = value[1:] != value[:-1]
+    first = owner[np.maximum.accumulate(np.where(new_value, np.arange(len(value)), 0))]
+    # Rows of one trial with one value count as often as both trials have them, at most.
+    apart = owner != first
+    return Counter(zip(first[apart].tolist(), owner[apart].tolist(), strict=True))
 
 
 def _copies(evidence: Evidence, inspection: Inspection) -> None:
-    # Grouped by a hash first, so that only suspects keep their durations in memory.
-    suspects: dict[tuple[int, int], list[Trial]] = defaultdict(list)
-    for trial, key in zip(evidence.trials, _hashes(evidence.columns), strict=True):
-        if trial.run.records:
-            suspects[key, len(trial.run.records)].append(trial)
+    by_number = {trial.number: trial for trial in evidence.trials}
     inspection.saw(sum(1 for trial in evidence.measured if trial.run.records))
-    for group in suspects.values():
-        twins: dict[_Signature, list[Trial]] = defaultdict(list)
-        if len(group) > 1:
-            for trial in group:
-                twins[signature(trial.run)].append(trial)
-        for durations, copies in twins.items():
-            if len(copies) > 1:
-                _refuse(durations, copies, evidence, inspection)
+    for (earlier, later), count in sorted(_shared(evidence.columns).items()):
+        one, other = by_number[earlier], by_number[later]
+        if count >= LEAST_SHARED * min(len(one.run.records), len(other.run.records)):
+            _refuse(one, other, evidence, inspection)
 
 
-def _refuse(
-    durations: _Signature, copies: list[Trial], evidence: Evidence, inspection: Inspection
-) -> None:
-    for index, trial in enumerate(copies):
+def _refuse(one: Trial, other: Trial, evidence: Evidence, inspection: Inspection) -> None:
+    """Look at the durations themselves: the hashes only say where."""
+    there = Counter(durations(record) for record in one.run.records)
+    same = there & Counter(durations(record) for record in other.run.records)
+    size = min(len(one.run.records), len(other.run.records))
+    if same.total() < max(1.0, LEAST_SHARED * size):
+        return
+    for trial, twin in ((one, other), (other, one)):
         if id(trial) in evidence.measured_ids:
-            twin = copies[0] if index else copies[1]
             kind = "the warm-up of " if twin.row.warmup else ""
             inspection.refuse_trial(
                 trial,
                 Flaw(
-                    f"every duration equals, to the nanosecond, that of {kind}{twin.cell.id} in "
-                    f"block {twin.block}: one of the two is a copy",
-                    evidence=f"in the system, in a slot, to the first token: {durations[0]} ns",
+                    f"the durations of {same.total()} of its {len(trial.run.records)} requests "
+                    f"equal, to the nanosecond, those of {kind}{twin.cell.id} in block "
+                    f"{twin.block}: one of the two is a copy",
+                    evidence=f"in the system, in a slot, to the first token: {next(iter(same))} ns",
                 ),
             )
 
@@ -79,10 +88,11 @@ def _refuse(
 COPIES = StudyRule(
     code="RUN017",
     name="trial-not-a-copy",
-    sentence="No trial has exactly the durations of another.",
+    sentence="No trial shares half of its requests' durations with another.",
     rationale=(
-        "Two runs never take the same number of nanoseconds for every request. A trial that was "
-        "copied with its stamps shifted, or a best trial that was written over a bad one, does."
+        "Two runs never take the same number of nanoseconds for one request after the other. A "
+        "trial that was copied with its stamps shifted, or a best trial that was written over a "
+        "bad one, does, even if some of its stamps were touched up."
     ),
     remedy="Measure again; find out how the rows came to be written twice.",
     check=_copies,

@@ -52,6 +52,9 @@ def _fresh(evidence: Evidence, inspection: Inspection) -> None:
     order = np.lexsort((block, trials.prompt))
     prompt, blocks = trials.prompt[order], block[order]
     shared = np.unique(prompt[1:][(np.diff(prompt) == 0) & (np.diff(blocks) != 0)])
+    warmups = np.array([trial.row.warmup for trial in evidence.trials], np.bool_)
+    warm = np.unique(trials.prompt[warmups[trials.owner]])
+    shared = np.union1d(shared, warm)
     stale = np.flatnonzero(np.isin(trials.prompt, shared)).tolist() if len(shared) else ()
     inspection.saw(sum(len(trial.run.records) for trial in evidence.measured))
     measured = {trial.number: trial for trial in evidence.measured}
@@ -62,7 +65,7 @@ def _fresh(evidence: Evidence, inspection: Inspection) -> None:
             inspection.refuse_trial(
                 trial,
                 Flaw(
-                    f"request {request} has a prompt that another block runs as well",
+                    f"request {request} has a prompt that another block or a warm-up runs as well",
                     request=request,
                     evidence=trials.digest(place),
                 ),
@@ -72,12 +75,14 @@ def _fresh(evidence: Evidence, inspection: Inspection) -> None:
 FRESH = StudyRule(
     code="RUN016",
     name="prompts-fresh",
-    sentence="The prompts of a block occur in no other block, be it a warm-up or replaced.",
+    sentence="A measured prompt occurs in no other block, replaced ones included, and in no "
+    "warm-up.",
     rationale=(
         "Blocks are the unit of the statistics and must be independent: a prompt that comes back "
-        "may be answered from a cache that outlived its block. Inside a block all cells run the "
-        "same prompts on purpose, each in a worker of its own arm."
+        "may be answered from a cache that outlived its block, and one that warmed the worker up "
+        "from a memory of a minute. Inside a block all cells run the same measured prompts on "
+        "purpose, each in a worker of its own arm."
     ),
-    remedy="Seed the prompts by the block.",
+    remedy="Seed the prompts by the block, and warm up with others.",
     check=_fresh,
 )

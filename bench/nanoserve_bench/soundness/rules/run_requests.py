@@ -187,6 +187,15 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
                 request=record.request,
                 position=count,
             )
+        if ends and not ignored and record.finish_reason == "stop" and count < record.max_tokens:
+            last = record.output_ids[-1] if count else None
+            if last is not None and last not in ends:
+                yield Flaw(
+                    f"request {record.request} stopped at {count} tokens of {record.max_tokens} "
+                    f"with {last}, which the decoding does not declare as EOS",
+                    request=record.request,
+                    position=count - 1,
+                )
         if ends and not ignored:
             early = next((i for i, t in enumerate(record.output_ids[:-1]) if t in ends), None)
             if early is not None:
@@ -217,9 +226,10 @@ EOS = RunRule(
     sentence="Outputs end where the declared decoding says that they end.",
     rationale=(
         "An output that ends by length has exactly the tokens that were asked for, and one that "
-        "ends early says stop, which nothing may where EOS is ignored; where EOS is honoured, "
-        "nothing stands behind an id that the decoding declares as EOS (eos=0,2). A pad, a doubled "
-        "EOS or a silent early end would all count as tokens that somebody paid for."
+        "ends early says stop, which nothing may where EOS is ignored; where EOS is honoured, an "
+        "early end is an id that the decoding declares as EOS (eos=0,2), and nothing stands behind "
+        "one. A pad, a doubled EOS or a silent early end would all count as tokens that somebody "
+        "paid for."
     ),
     remedy="Give the EOS setting to the system in the way it really obeys, on both sides.",
     check=_eos,

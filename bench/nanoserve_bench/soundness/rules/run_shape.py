@@ -10,13 +10,19 @@ import numpy as np
 
 from nanoserve_bench.comparison import arrival_pattern
 from nanoserve_bench.errors import RunUnsound
-from nanoserve_bench.records import Shape, SystemRun
+from nanoserve_bench.occupancy import levels
+from nanoserve_bench.records import ROW, Shape, SystemRun
 from nanoserve_bench.soundness.profile import Profile
 from nanoserve_bench.soundness.rule import Flaw, RunRule
+from nanoserve_bench.stamps import Stamps
 from nanoserve_bench.tables import Flags
 
 SERIAL_OCCUPANCY = Fraction(98, 100)
 """Least batch occupancy of a serial run: below it the run idled between requests."""
+CERTAINLY_BATCHED = Fraction(3, 2)
+"""A mean of so many rows needs no closer look."""
+LEAST_TOGETHER = 0.05
+"""Least share of the time with two requests in the system in which two rows were held."""
 
 
 def _not_serial(run: SystemRun) -> str | None:
@@ -110,6 +116,8 @@ def _could_not_batch(run: SystemRun) -> str | None:
         return "no run has slots and requests for two rows"
     if run.served_ns is None:
         return "the systems tell no holds, so nothing is said about their slots"
+    if run.slot != ROW:
+        return "the systems' slots are no rows, so nothing is said about their batch"
     return "no concurrent run has a wall" if _without_wall(run) else None
 
 
@@ -117,15 +125,28 @@ def _never_batched(run: SystemRun) -> Iterator[Flaw]:
     occupancy = run.batch_occupancy
     if occupancy is None:
         raise ValueError("the run tells no holds")
+    if occupancy >= CERTAINLY_BATCHED:
+        return
     burst = arrival_pattern(run) == "burst"
-    if (burst and occupancy <= 1) or (not burst and peak(run) < 2 <= peak_residents(run)):
+    together, possible = _two_rows(run)
+    if (burst and occupancy <= 1) or together < LEAST_TOGETHER * possible:
         yield Flaw(
             f"{run.slots} slots and {len(run.records)} requests allow two rows, and the batch "
             f"occupancy reads {float(occupancy):.4f} rows with at most {peak(run)} at a time: the "
             f"run never batched (its system occupancy reads {float(run.system_occupancy):.2f} "
             "requests, which is the queue and not the batch)",
-            evidence=f"served {run.served_ns} ns in {run.wall_ns} ns",
+            evidence=(
+                f"served {run.served_ns} ns in {run.wall_ns} ns; two requests were there for "
+                f"{possible} ns and held two slots for {together} ns of them"
+            ),
         )
+
+
+def _two_rows(run: SystemRun) -> tuple[int, int]:
+    """How long at least two slots were held, and how long two requests were in the system (ns)."""
+    instants, holders, waiting = levels(Stamps.of(run.records))
+    spans = np.diff(instants)
+    return int(spans[holders >= 2].sum()), int(spans[holders + waiting >= 2].sum())
 
 
 CONCURRENT_BATCHES = RunRule(
@@ -135,8 +156,10 @@ CONCURRENT_BATCHES = RunRule(
     rationale=(
         "A benchmark that quietly fell back to one request at a time still prints a throughput. "
         "The rule reads batch occupancy: system occupancy counts the queue, and reads 4.83 for "
-        "eight requests in a single slot. A run that was asked for one slot is exempt, and so is "
-        "one whose requests came so far apart that no two were ever there together."
+        "eight requests in a single slot. Two slots must be held for at least 5 % of the time in "
+        "which two requests are there, so that a moment's overlap between one request and the next "
+        "is no batch. A run that was asked for one slot is exempt, and so is one whose requests "
+        "came so far apart that no two were ever there together."
     ),
     remedy="Find out why no second row was admitted: slots, memory for the cache, the arrivals.",
     check=_never_batched,
@@ -202,14 +225,3 @@ def _hold_events(run: SystemRun) -> list[tuple[int, int, str]]:
 def peak(run: SystemRun) -> int:
     """Most requests that held a slot at one instant."""
     return max(itertools.accumulate(change for _, change, _ in _hold_events(run)), default=0)
-
-
-def peak_residents(run: SystemRun) -> int:
-    """Most requests in the system at one instant."""
-    events = sorted(
-        event
-        for record in run.records
-        if record.finished_ns is not None
-        for event in ((record.arrival_ns, 1), (record.finished_ns, -1))
-    )
-    return max(itertools.accumulate(change for _, change in events), default=0)
