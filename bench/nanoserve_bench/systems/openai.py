@@ -20,12 +20,11 @@ from nanoserve_bench.errors import PlanError
 from nanoserve_bench.models import tokenizer_digest
 from nanoserve_bench.protocol import Description, Launch, Trial
 from nanoserve_bench.records import Shape, SystemRun
-from nanoserve_bench.systems import System
+from nanoserve_bench.systems import System, canonical
 from nanoserve_bench.systems.completion import ResponseRefused, Stream
 from nanoserve_bench.systems.endpoint import Connection, Endpoint, split_url
 from nanoserve_bench.systems.listeners import addresses_of, listening
 from nanoserve_bench.systems.outstanding import run_outstanding
-from nanoserve_bench.systems.study_weights import bytes_per_step
 
 STUDY = "study"
 """Declares that the server has the study's own model: `weights=study`."""
@@ -142,7 +141,8 @@ class OpenAi(System):
         weights = launch.model_name if studied else options.get("weights")
         weight_bytes = int(options["weight_bytes"]) if "weight_bytes" in options else None
         if studied and weight_bytes is None:
-            weight_bytes = bytes_per_step(folder, launch.dtype)
+            in_float32 = canonical.bytes_per_step(canonical.canonical_tensors(folder))
+            weight_bytes = in_float32 if launch.dtype == "float32" else in_float32 // 2
         tokenizer = options.get("tokenizer")
         if tokenizer == STUDY:
             tokenizer = tokenizer_digest(folder)
