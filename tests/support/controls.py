@@ -306,6 +306,17 @@ CONTROLS: tuple[Control, ...] = tuple(
         ),
         ("no-holds", "An endpoint that tells nothing of its slots.", without_holds),
         (
+            "a-declared-server",
+            "A server's settings are declared, and are those of the other side.",
+            lambda: change_arm(
+                without_holds(),
+                "nanoserve",
+                weights="declared:the same",
+                cache="declared:off",
+                matmul_precision="declared:ieee",
+            ),
+        ),
+        (
             "slots-of-another-kind",
             "The rival's slots are connections, and no rows of a batch.",
             lambda: change_arm(

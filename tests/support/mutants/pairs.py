@@ -282,6 +282,11 @@ MUTANTS: tuple[Mutant, ...] = (
             lambda: change_arm(study(), "nanoserve", cache="on"),
         ),
         (
+            "cache-declared-on",
+            "Of a server that cannot be asked, somebody declared that its cache is on.",
+            lambda: change_arm(study(), "nanoserve", cache="declared:on"),
+        ),
+        (
             "only-one-side-warm",
             "The cache is on everywhere, and only the engine found it warm.",
             lambda: _both_warm(lambda cell: cell.startswith("nanoserve")),

@@ -317,6 +317,13 @@ MUTANTS: tuple[Mutant, ...] = (
             lambda: change(change_arm(study(), None, cache="on"), "requests", cached_tokens=None),
         ),
         (
+            "cached-untold-as-declared",
+            "The cache is declared to be on, and nobody says what it served.",
+            lambda: change(
+                change_arm(study(), None, cache="declared:on"), "requests", cached_tokens=None
+            ),
+        ),
+        (
             "cache-in-a-state-of-its-own",
             "The prefix cache is called lukewarm, on every side.",
             lambda: change_arm(study(), None, cache="lukewarm"),
