@@ -7,10 +7,11 @@ measured is not tried.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from nanoserve_bench.soundness import RefusedComparison, SoundCell, SoundComparison
-from nanoserve_bench.statistics import Outcome, Worth
+from nanoserve_bench.statistics import Estimate, Outcome, Worth
 from nanoserve_report import noise, numbers, source, spread
 from nanoserve_report.study import Section, Study, Sweep
 
@@ -19,6 +20,8 @@ ENGINE, WORKLOAD = "nanoserve", "day44"
 OPPOSITES = {(Worth.WORTH_IT, Worth.NOT_WORTH_IT), (Worth.NOT_WORTH_IT, Worth.WORTH_IT)}
 FREE_RIDE = 0.9
 """A second factor at or above this counts as "near 1.0"."""
+REPEATS = 1.03
+"""A throughput that differs by no more than this factor "repeated within 3 %"."""
 SAME_BATCH = 0.01
 """A mean batch within this share of the slot count counts as "exactly the slot count"."""
 
@@ -32,6 +35,12 @@ class Claim:
     rule: str
     word: str
     finding: str
+
+
+def concern(study: Study) -> bool:
+    """Whether the claims are about this study: its engine takes part, or nothing has been run."""
+    plans = [folder.plan for folder in study.folders if folder.plan is not None]
+    return not plans or any(arm.system == ENGINE for plan in plans for arm in plan.arms)
 
 
 def section_of(study: Study) -> Section | None:
@@ -83,6 +92,22 @@ def judge(study: Study) -> tuple[Claim, ...]:
             _mean_batch(sweep),
         ),
         _claim(
+            "A row more is arithmetic, not a free ride",
+            "CPU fp32 GEMMs are compute-bound, so a row added to the batch is arithmetic that was "
+            "not being done before rather than arithmetic riding along in a memory-bound gap.",
+            "reproduced if at two slots the engine uses more of the matrix rate than of the read "
+            "bandwidth; refuted if less; undecided where the intervals overlap",
+            _arithmetic(sweep),
+        ),
+        _claim(
+            "A stamp from inside changes nothing",
+            "It stamps, returns the scores untouched, and the generation being measured is the "
+            "generation that would have happened anyway.",
+            "reproduced if generate without the stamp is no different from generate with it; "
+            "refuted if it is faster or slower",
+            _stamping(study),
+        ),
+        _claim(
             "Company costs the prefill",
             "put HF\u2019s TTFT next to this engine\u2019s prefill (1.09x, 1.05x, 0.99x, 0.74x "
             "across the sweep)",
@@ -98,6 +123,14 @@ def judge(study: Study) -> tuple[Claim, ...]:
             "logs), in part if it does and a verdict changes; refuted if the doublings spread as "
             "much or more",
             _reproduction(section),
+        ),
+        _claim(
+            "The engine repeats within 3 %",
+            "this engine\u2019s own throughput at each slot count repeated within 3% every time "
+            "(3.96 / 4.01 / 3.88 at four slots)",
+            f"at least {spread.LEAST_SWEEPS} sweeps; reproduced if at no slot count the throughput "
+            f"differs by more than a factor of {REPEATS}; refuted if at one it does",
+            _repeats(section),
         ),
         _claim(
             "The baseline is the noisy half",
@@ -241,6 +274,71 @@ def _mean_batch(sweep: Sweep | None) -> Judged:
     return (REPRODUCED if exact else REFUTED), (
         f"Batch occupancy by slots: {words}. The document's: "
         f"{_by_slots(source.BATCH_OCCUPANCIES, '.4f')}."
+    )
+
+
+def _arithmetic(sweep: Sweep | None) -> Judged:
+    cells = [] if sweep is None else _engine_cells(sweep)
+    known = {
+        cell.cell.slots: (cell.read_share, cell.matrix_share)
+        for cell in cells
+        if cell.read_share is not None and cell.matrix_share is not None
+    }
+    if 2 not in known:
+        return NOT_TRIED, "No sound run with two slots has its ceilings beside it."
+    read, multiplied = known[2]
+    if multiplied.low > read.high:
+        word = REPRODUCED
+    else:
+        word = REFUTED if multiplied.high < read.low else UNDECIDED
+    words = numbers.enumerate_words(
+        [
+            f"{_share(one)} of the read bandwidth and {_share(other)} of the matrix rate at {slots}"
+            for slots, (one, other) in known.items()
+        ]
+    )
+    return word, f"By slots the engine used {words}."
+
+
+def _share(estimate: Estimate) -> str:
+    shown = numbers.percent(estimate)
+    return f"{shown.point}{shown.unit} ({shown.interval})"
+
+
+def _stamping(study: Study) -> Judged:
+    pairs = [
+        pair
+        for folder in study.folders
+        for sweep in folder.sweeps
+        for pair in sweep.sound_selves
+        if pair.baseline.system != pair.candidate.system
+    ]
+    if not pairs:
+        return NOT_TRIED, "No sound run sets generate with its stamp against generate without."
+    pair = pairs[-1]
+    word = {Outcome.NO_DIFFERENCE: REPRODUCED, Outcome.UNDECIDED: UNDECIDED}.get(
+        pair.verdict, REFUTED
+    )
+    ratio = numbers.ratio(pair.speedup)
+    return word, f"{pair.candidate.arm} over {pair.baseline.arm} is {ratio.words}: {pair.verdict}."
+
+
+def _repeats(section: Section | None) -> Judged:
+    points: dict[int, list[float]] = defaultdict(list)
+    for sweep in () if section is None else section.sweeps:
+        for cell in _engine_cells(sweep):
+            points[cell.cell.slots].append(cell.throughput.point)
+    factors = {
+        slots: max(found) / min(found)
+        for slots, found in sorted(points.items())
+        if len(found) >= spread.LEAST_SWEEPS
+    }
+    if not factors:
+        return NOT_TRIED, f"It takes {spread.LEAST_SWEEPS} sweeps of one setting."
+    word = REPRODUCED if max(factors.values()) <= REPEATS else REFUTED
+    return word, (
+        "From sweep to sweep the engine's throughput differed by up to a factor of "
+        f"{_by_slots(factors, '.2f')} slots."
     )
 
 

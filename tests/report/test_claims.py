@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nanoserve_bench.statistics import Outcome
 from nanoserve_report import claims, source
 from nanoserve_report.study import Study, load
 from support.report_studies import sweep, write
@@ -87,6 +88,77 @@ def test_the_prefill_claim_reads_the_headline_baseline_alone(one: Study) -> None
         next(c.finding for c in claims.judge(s) if c.name == name) for s in (one, study)
     )
     assert before == after
+
+
+def test_the_first_row_more_is_judged_by_the_shares_of_both_ceilings(one: Study) -> None:
+    """The word turns with the two shares, and is undecided where their intervals overlap."""
+    name = "A row more is arithmetic, not a free ride"
+    folder = one.folders[0]
+    (key, cell) = next(
+        (key, cell)
+        for key, cell in folder.verdict.cells.items()
+        if (cell.cell.arm, cell.cell.slots) == ("nanoserve", 2)
+    )
+    low, high = (
+        dataclasses.replace(cell.throughput, point=p, low=p - 0.05, high=p + 0.05)
+        for p in (0.2, 0.8)
+    )
+    for read, multiplied, word in (
+        (low, high, "reproduced"), (high, low, "refuted"), (low, low, "undecided"),
+        (None, low, "not tried"),
+    ):  # fmt: skip
+        changed = dataclasses.replace(cell, read_share=read, matrix_share=multiplied)
+        cells = {**folder.verdict.cells, key: changed}
+        verdict = dataclasses.replace(folder.verdict, cells=cells)
+        study = Study(folders=(dataclasses.replace(folder, verdict=verdict),))
+        claim = next(c for c in claims.judge(study) if c.name == name)
+        assert claim.word == word
+        if word == "refuted":
+            assert "80.0% (75.0\N{EN DASH}85.0) of the read bandwidth" in claim.finding
+
+
+def test_an_engine_that_repeats_within_3_percent_is_seen_over_three_sweeps(
+    one: Study, three: Study
+) -> None:
+    name = "The engine repeats within 3 %"
+    assert words(one)[name] == "not tried"
+    assert words(three)[name] == "reproduced"
+
+
+def test_the_stamp_is_judged_by_generate_against_itself_without_it(one: Study) -> None:
+    name = "A stamp from inside changes nothing"
+    assert words(one)[name] == "not tried"
+    folder = one.folders[0]
+    (index, pair) = next(
+        (i, p) for i, p in enumerate(folder.verdict.comparisons) if p.planned.kind == "self"
+    )
+    untimed = dataclasses.replace(pair.candidate, system="hf-generate-untimed")
+    for verdict, word in (
+        (Outcome.NO_DIFFERENCE, "reproduced"), (Outcome.FASTER, "refuted"),
+        (Outcome.UNDECIDED, "undecided"),
+    ):  # fmt: skip
+        changed = dataclasses.replace(pair, candidate=untimed, verdict=verdict)
+        pairs = (*folder.verdict.comparisons[:index], changed)
+        study = Study(
+            folders=(
+                dataclasses.replace(
+                    folder, verdict=dataclasses.replace(folder.verdict, comparisons=pairs)
+                ),
+            )
+        )
+        assert words(study)[name] == word
+
+
+def test_claims_concern_a_study_in_which_the_engine_takes_part(one: Study) -> None:
+    assert claims.concern(one)
+    assert claims.concern(Study(folders=()))
+    folder = one.folders[0]
+    assert folder.verdict.results is not None
+    plan = folder.verdict.results.plan
+    arms = tuple(arm for arm in plan.arms if arm.system != "nanoserve")
+    results = dataclasses.replace(folder.verdict.results, plan=dataclasses.replace(plan, arms=arms))
+    verdict = dataclasses.replace(folder.verdict, results=results)
+    assert not claims.concern(Study(folders=(dataclasses.replace(folder, verdict=verdict),)))
 
 
 def test_nothing_measured_is_nothing_tried(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def write(book: Book, study: Study) -> None:
         and book.figure(devices_figure.draw, study, stem="study", linker=linker),
         card_words=wording.holes(study.skipped),
         source=source,
-        claims=tables.claim_table(judged),
+        claims=claims.concern(study) and tables.claim_table(judged),
         refused=refused_line(study),
         folders=tables.folders(study, linker),
     )

@@ -56,7 +56,7 @@ def setting_line(sweep: Sweep) -> str:
     workload, setting = workload_of(sweep), sweep.setting
     words = f"Workload {setting.workload} on {setting.model}"
     if workload is not None:
-        decoding = sweep.plan.decoding.replace(";", ", ")
+        decoding = decoding_words(sweep)
         words += f": {numbers.count(workload.requests, 'request')} of {_work(workload)}, {decoding}"
     return f"{words}."
 
@@ -74,6 +74,12 @@ def _work(workload: WorkloadPlan) -> str:
     if workload.prefix_tokens:
         words += f", of which the first {workload.prefix_tokens} are the same in all"
     return words
+
+
+def decoding_words(sweep: Sweep) -> str:
+    """`greedy, EOS ignored`."""
+    parts = sweep.plan.decoding.split(";")
+    return ", ".join("EOS ignored" if part == "ignore_eos" else part for part in parts)
 
 
 def engines(sweep: Sweep) -> list[str]:
