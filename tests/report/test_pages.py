@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import re
 from html.parser import HTMLParser
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nanoserve_bench.plan import SkippedArm
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import RULES
 from nanoserve_bench.soundness.kills import Attack, KillTable, kill_table
@@ -263,6 +265,19 @@ def test_a_hole_is_a_dash_with_its_reason_and_never_a_zero(refused_book: Book) -
     for hole in holes:
         assert "&mdash;" in hole
         assert len(re.sub(r"<[^>]+>|&mdash;", "", hole).strip()) > 5
+
+
+def test_an_arm_that_could_not_run_is_named_with_its_reason(tmp_path: Path) -> None:
+    study = sweep()
+    everywhere = SkippedArm(
+        arm="a-rival", system="vllm", device=None, dtype=None, reason="no wheel for <this> machine"
+    )
+    here = dataclasses.replace(everywhere, arm="b-rival", device="cuda:0", dtype="bfloat16")
+    study.plan = dataclasses.replace(study.plan, skipped_arms=(everywhere, here))
+    book = compose(load(write(tmp_path / "results", study)))
+    text = page(book, f"results/runs/{study.plan.run_id}.md")
+    assert "<strong>a-rival</strong>: no wheel for &lt;this&gt; machine" in text
+    assert "<strong>b-rival</strong> on cuda:0, bfloat16: " in text
 
 
 def test_figures_have_their_data_one_click_away(one_book: Book) -> None:

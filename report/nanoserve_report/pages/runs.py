@@ -50,6 +50,7 @@ def _page(book: Book, folder: Folder) -> None:
         facts_line=facts_line(folder),
         findings=overview_tables.findings(verdict.findings, linker) if verdict.findings else False,
         acknowledged=acknowledged(verdict.acknowledged),
+        holes=holes(folder),
         sweeps=[_sweep(sweep, linker) for sweep in folder.sweeps],
         rules=tables.rules(outcomes, linker),
         machine=(False if folder.results is None else tables.facts(folder.results.manifest.facts)),
@@ -128,6 +129,19 @@ def acknowledged(entries: tuple[Acknowledged, ...]) -> list[dict[str, str]]:
             "reason": entry.refusal.reason,
         }
         for entry in entries
+    ]
+
+
+def holes(folder: Folder) -> list[dict[str, str]]:
+    """The arms that were asked for and could not run, with their reasons."""
+    skipped = folder.plan.skipped_arms if folder.plan else ()
+    return [
+        {
+            "arm": hole.arm,
+            "where": f"{hole.device}, {hole.dtype}" if hole.device else "",
+            "reason": hole.reason,
+        }
+        for hole in skipped
     ]
 
 
