@@ -15,7 +15,6 @@ from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
     Arm,
-    Blocks,
     Cell,
     Plan,
     PlannedComparison,
@@ -26,6 +25,7 @@ from nanoserve_bench.records import Shape
 from nanoserve_bench.schema import SCHEMA_VERSION
 from nanoserve_bench.soundness.acknowledgement import STUDY_WIDE
 from nanoserve_bench.soundness.catalogue import CODES
+from nanoserve_bench.stopping import DEFAULT_BLOCKS, stopping_rule
 from nanoserve_bench.systems import System
 from nanoserve_bench.workload import planned
 from nanoserve_bench.workload_file import WorkloadFile
@@ -33,11 +33,8 @@ from nanoserve_bench.workload_file import WorkloadFile
 DECODING = "greedy;ignore_eos"
 DEFAULT_ARMS = ("hf-generate", "hf-generate-again=hf-generate", "nanoserve")
 """The headline baseline, the same once more (the A/A), and this engine."""
-DEFAULT_BLOCKS = 8
 QUICK_BLOCKS = 2
 """Enough to see that everything works, and too few for any verdict."""
-MOST_RERUNS_SHARE = 4
-"""One block in so many, rounded up, may be run again because of contention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,7 +97,7 @@ def build_plan(
     arms = tuple(_arm(c, systems[c.name], build_engine) for c in chosen if c.name in systems)
     _refuse_without_ceilings(systems)
     _refuse_several_grounds(systems, devices, choices.dtypes)
-    blocks = stopping_rule(choices)
+    blocks = stopping_rule(choices.least_blocks, choices.most_blocks, choices.target)
     workloads = tuple(
         _workload(name, choices, files, blocks=blocks.most + blocks.most_reruns)
         for name in choices.workloads
@@ -221,32 +218,6 @@ def _workload(
                 f"{workload.requests}"
             )
     return workload
-
-
-def stopping_rule(choices: Choices) -> Blocks:
-    """The stopping rule that was chosen, with the blocks that may be run again.
-
-    Raises:
-        PlanError: It says nothing, or two things.
-    """
-    least, most = choices.least_blocks, choices.most_blocks
-    if not 1 <= least <= most:
-        raise PlanError(f"at least {least} and at most {most} blocks: no number is both")
-    if choices.target is None and least != most:
-        raise PlanError("to stop between the least and the most blocks, give a target width")
-    if choices.target is not None and least == most:
-        raise PlanError(
-            f"a target of {choices.target} stops nothing between {least} and {most} blocks: give "
-            "--most-blocks above --blocks, or no --target"
-        )
-    if choices.target is not None and not 0 < choices.target < 1:
-        raise PlanError(f"a target half-width is a share such as 0.02, not {choices.target}")
-    return Blocks(
-        least=least,
-        most=most,
-        target_half_width=choices.target,
-        most_reruns=-(-most // MOST_RERUNS_SHARE),
-    )
 
 
 def _cells(

@@ -10,7 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import Blocks
+
+DEFAULT_BLOCKS = 8
+MOST_RERUNS_SHARE = 4
+"""One block in so many, rounded up, may be run again because of contention."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,6 +48,31 @@ class NextBlock:
     replaces: int | None
     ordinal: int
     left: int
+
+
+def stopping_rule(least: int, most: int, target: float | None) -> Blocks:
+    """The stopping rule that was asked for, with the blocks that may be run again.
+
+    Raises:
+        PlanError: It says nothing, or two things.
+    """
+    if not 1 <= least <= most:
+        raise PlanError(f"at least {least} and at most {most} blocks: no number is both")
+    if target is None and least != most:
+        raise PlanError("to stop between the least and the most blocks, give a target width")
+    if target is not None and least == most:
+        raise PlanError(
+            f"a target of {target} stops nothing between {least} and {most} blocks: give "
+            "--most-blocks above --blocks, or no --target"
+        )
+    if target is not None and not 0 < target < 1:
+        raise PlanError(f"a target half-width is a share such as 0.02, not {target}")
+    return Blocks(
+        least=least,
+        most=most,
+        target_half_width=target,
+        most_reruns=-(-most // MOST_RERUNS_SHARE),
+    )
 
 
 def next_block(rule: Blocks, ran: Sequence[RanBlock], *, narrow_enough: bool) -> NextBlock | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nanoserve_bench import statistics
-from nanoserve_bench.calibration import document, records, simulate
+from nanoserve_bench.calibration import document, intervals, records, simulate, study
 from nanoserve_bench.calibration.noise import sources
 from nanoserve_bench.calibration.records import Calibration
 from nanoserve_bench.soundness import judge_path
@@ -104,7 +105,7 @@ def test_a_record_is_written_read_and_stands(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda r: dataclasses.replace(r, method_sha256="0" * 64), "made by other code"),
+        (lambda r: dataclasses.replace(r, seed=45), "do not come out as they did"),
         (
             lambda r: dataclasses.replace(
                 r, inputs=(dataclasses.replace(r.inputs[0], manifest_sha256="0" * 64),)
@@ -142,13 +143,40 @@ def test_what_no_longer_belongs_to_its_inputs_is_stale(
     assert message in "\n".join(found)
 
 
-def test_only_code_makes_another_method() -> None:
-    """A comment or a docstring changes no count; a changed line does."""
-    text = '"""Old."""\n\n# why\nX = 1  # one\n"""X."""\n\ndef f():\n    """F."""\n    return "#"\n'
-    bare = document.code_alone(text)
-    assert bare == 'X = 1\ndef f():\n    return "#"'
-    assert document.code_alone(text.replace("Old", "New").replace("# why\n", "")) == bare
-    assert document.code_alone(text.replace("= 1", "= 2")) != bare
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("compare_verdict", lambda ratio, _: statistics.compare_verdict(ratio, (1.0, 1.0))),
+        ("estimate", lambda values: statistics.estimate(values, confidence=0.5)),
+        ("NO_ENVELOPE", (0.99, 1.01)),
+    ],
+)
+def test_code_that_judges_otherwise_takes_the_calibration_with_it(
+    verdicts: list,
+    record: Calibration,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: object,
+) -> None:
+    """The first studies of each kind are simulated again, by the code that judges now."""
+    monkeypatch.setattr(study, name, value)
+    (found,) = document.stale(record, {v.run_id: v for v in verdicts})
+    assert re.search(
+        r"the first studies of [1-8] of its 8 kinds, of 8 simulated now, do not", found
+    )
+
+
+def test_another_interval_or_kind_of_study_is_not_the_recorded_one(
+    verdicts: list, record: Calibration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {v.run_id: v for v in verdicts}
+    with monkeypatch.context() as patch:
+        patch.setattr(intervals, "RESAMPLES", 99)
+        (found,) = document.stale(record, known)
+        assert "the other intervals do not come out" in found
+    monkeypatch.setattr(simulate, "EFFECTS", (1.0,))
+    (found,) = document.stale(record, known)
+    assert "4 of its 8 kinds, of 4 simulated now" in found
 
 
 def test_an_input_that_is_refused_now_takes_the_calibration_with_it(

@@ -6,19 +6,18 @@ spreadsheet: made from the record alone, and refused where they differ from it.
 
 from __future__ import annotations
 
-import ast
 import csv
 import dataclasses
 import io
 import math
-import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from nanoserve_bench import documents
-from nanoserve_bench.calibration.noise import sources
+from nanoserve_bench.calibration import simulate
+from nanoserve_bench.calibration.noise import Source, sources
 from nanoserve_bench.calibration.records import (
     SCHEMA,
     Calibration,
@@ -29,39 +28,7 @@ from nanoserve_bench.calibration.records import (
 from nanoserve_bench.results import MANIFEST
 from nanoserve_bench.soundness.verdict import Verdict
 
-METHOD = (
-    "statistics.py", "stopping.py", "ordering.py", "contention.py", "calibration/noise.py",
-    "calibration/tape.py", "calibration/study.py", "calibration/intervals.py",
-    "calibration/simulate.py",
-)  # fmt: skip
-"""The modules whose change makes every count one of another method."""
 REMEDY = "run `nanoserve-bench calibrate` again"
-
-
-def method_digest() -> str:
-    """The sha256 (hex) of the code that judges and simulates, as it is installed.
-
-    Comments, docstrings and blank lines are left out: they change no count.
-    """
-    digest = sha256()
-    for name in METHOD:
-        text = (Path(__file__).parents[1] / name).read_text(encoding="utf-8")
-        digest.update(f"{name}\n{code_alone(text)}\n".encode())
-    return digest.hexdigest()
-
-
-def code_alone(text: str) -> str:
-    """The lines of a module without its comments, docstrings and blank lines."""
-    lines = text.splitlines()
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type == tokenize.COMMENT:
-            row, column = token.start
-            lines[row - 1] = lines[row - 1][:column]
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            rows = slice(node.lineno - 1, node.end_lineno)
-            lines[rows] = [""] * len(lines[rows])
-    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def files_of(calibration: Calibration) -> Mapping[str, str]:
@@ -142,8 +109,6 @@ def stale(record: Calibration, verdicts: Mapping[str, Verdict]) -> tuple[str, ..
         verdicts: Judged folders by run id, those that it names among them.
     """
     problems = []
-    if record.method_sha256 != method_digest():
-        problems.append(f"it was made by other code than what judges now: {REMEDY}")
     used = []
     for entry in record.inputs:
         verdict = verdicts.get(entry.run_id)
@@ -163,7 +128,32 @@ def stale(record: Calibration, verdicts: Mapping[str, Verdict]) -> tuple[str, ..
     problems += [f"its source {name} has no sound A/A pair any more" for name in sorted(missing)]
     if not problems and any(item not in record.left_out for item in left_out):
         problems.append("it does not say which pairs it left out")
-    return tuple(problems)
+    return tuple(problems or _replayed(record, found))
+
+
+def _replayed(record: Calibration, found: Sequence[Source]) -> Iterator[str]:
+    """Simulate the first studies of every kind again: code that makes others of them is another."""
+    order = simulate.Order(name=record.name, seed=record.seed, studies=simulate.REPLAYED)
+    kinds = {
+        _kind(row): row.first_sha256
+        for source in found
+        for row in (simulate.count(setup, order) for setup in simulate.setups(source))
+    }
+    other = sum(kinds.get(_kind(row)) != row.first_sha256 for row in record.outcomes)
+    if other or len(kinds) != len(record.outcomes):
+        yield (
+            f"the first studies of {other} of its {len(record.outcomes)} kinds, of {len(kinds)} "
+            f"simulated now, do not come out as they did: {REMEDY}"
+        )
+    intervals = [row for source in found for row in simulate.compare_intervals(source, order)]
+    if [row.first_sha256 for row in intervals] != [row.first_sha256 for row in record.intervals]:
+        yield f"the other intervals do not come out as they did: {REMEDY}"
+
+
+def _kind(row: Outcomes) -> tuple[object, ...]:
+    return (
+        row.source, row.run_length, row.arms, row.least, row.most, row.target_half_width, row.effect
+    )  # fmt: skip
 
 
 def _differences(stored: Sequence[SourceFacts], found: Sequence[SourceFacts]) -> Iterator[str]:

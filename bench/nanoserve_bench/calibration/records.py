@@ -119,6 +119,8 @@ class Outcomes:
         target_half_width: Of the stopping rule; None runs `most` blocks.
         effect: True ratio of candidate over baseline; 1 is an A/A study.
         studies: Simulated studies.
+        first_sha256: Digest of what the first studies ended in. They are simulated again, and have
+            to end in the same, before the record is believed.
         refused: Studies with a disturbed block left that could not be run again within the limit:
             they state nothing, and are in none of the counts below.
         faster: Called faster.
@@ -145,6 +147,7 @@ class Outcomes:
     target_half_width: float | None
     effect: float
     studies: int
+    first_sha256: str
     refused: int
     faster: int
     slower: int
@@ -181,13 +184,17 @@ class Outcomes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class IntervalOutcomes:
-    """How often one kind of interval held the truth of A/A studies of so many blocks."""
+    """How often one kind of interval held the truth of A/A studies of so many blocks.
+
+    `first_sha256` is the digest of whether it did in the first ones, as in `Outcomes`.
+    """
 
     source: str
     run_length: int
     blocks: int
     method: str
     studies: int
+    first_sha256: str
     held: int
     mean_half_width: float
 
@@ -199,17 +206,12 @@ class IntervalOutcomes:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Calibration:
-    """`<name>.json`: everything that a calibration rests on and everything that it found.
-
-    `method_sha256` is the digest of the code that judges and simulates: another one means that the
-    counts are of another method.
-    """
+    """`<name>.json`: everything that a calibration rests on and everything that it found."""
 
     schema: int
     name: str
     seed: int
     studies: int
-    method_sha256: str
     inputs: tuple[Input, ...]
     sources: tuple[SourceFacts, ...]
     left_out: tuple[LeftOut, ...]

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from hashlib import sha256
 
 from nanoserve_bench.calibration import intervals
-from nanoserve_bench.calibration.document import method_digest
 from nanoserve_bench.calibration.noise import Source, sources
 from nanoserve_bench.calibration.records import (
     DIGITS,
@@ -28,22 +27,24 @@ from nanoserve_bench.calibration.study import Arms, Setup, Stated, simulate
 from nanoserve_bench.calibration.tape import Tape
 from nanoserve_bench.errors import BenchError
 from nanoserve_bench.plan import Blocks
-from nanoserve_bench.planning import Choices, stopping_rule
 from nanoserve_bench.results import MANIFEST
 from nanoserve_bench.soundness.verdict import Verdict
 from nanoserve_bench.statistics import Outcome
+from nanoserve_bench.stopping import DEFAULT_BLOCKS, stopping_rule
 
 DEFAULT_STUDIES = 2000
 LEAST_STUDIES = 1000
 RULES: tuple[Blocks, ...] = (
-    stopping_rule(Choices()),
-    stopping_rule(Choices(least_blocks=8, most_blocks=24, target=0.02)),
+    stopping_rule(DEFAULT_BLOCKS, DEFAULT_BLOCKS, None),
+    stopping_rule(8, 24, 0.02),
 )
 """The default plan, and one that may stop early."""
 RUN_LENGTHS = (1, 8)
 """Each block by itself, and as many neighbours in a row as the default study has blocks."""
 EFFECTS = (1.0, 1.05)
 INTERVAL_BLOCKS = (5, 8, 16)
+REPLAYED = 20
+"""So many studies of each kind are simulated again before a record is believed."""
 
 Told = Callable[[str], None]
 
@@ -92,7 +93,6 @@ def calibrate(order: Order, verdicts: Sequence[Verdict], *, tell: Told) -> Calib
         name=order.name,
         seed=order.seed,
         studies=order.studies,
-        method_sha256=method_digest(),
         inputs=tuple(sorted(_inputs(verdicts, used), key=lambda item: item.run_id)),
         sources=tuple(source.facts for source in found),
         left_out=left_out,
@@ -152,6 +152,10 @@ def count(setup: Setup, order: Order) -> Outcomes:
         undecided=words[Outcome.UNDECIDED],
         bare_faster=bare[Outcome.FASTER],
         bare_slower=bare[Outcome.SLOWER],
+        first_sha256=_digest(
+            None if study is None else (study.verdict.value, study.bare.value, study.held)
+            for study in ended[:REPLAYED]
+        ),
         held=throughput or 0,
         batch_held=batch,
         slot_held=slot,
@@ -160,6 +164,11 @@ def count(setup: Setup, order: Order) -> Outcomes:
         mean_blocks=_mean([s.blocks for s in stated]) if stated else None,
         mean_half_width=_mean([s.half_width for s in stated]) if stated else None,
     )
+
+
+def _digest(ended: Iterable[object]) -> str:
+    """Of what some studies ended in: words and whether truths were held, no float among them."""
+    return sha256(repr(list(ended)).encode()).hexdigest()
 
 
 def _held(stated: Sequence[Stated], figure: int) -> int | None:
@@ -178,13 +187,15 @@ def compare_intervals(source: Source, order: Order) -> Iterator[IntervalOutcomes
             ]
             for name, method in intervals.METHODS.items():
                 found = [method(values) for values in drawn]
+                hits = [low <= 0.0 <= high for low, high in found]
                 yield IntervalOutcomes(
                     source=source.facts.name,
                     run_length=run_length,
                     blocks=blocks,
                     method=name,
                     studies=order.studies,
-                    held=sum(low <= 0.0 <= high for low, high in found),
+                    first_sha256=_digest(hits[:REPLAYED]),
+                    held=sum(hits),
                     mean_half_width=_mean([(high - low) / 2 for low, high in found]),
                 )
 

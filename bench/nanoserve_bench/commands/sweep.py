@@ -22,7 +22,6 @@ from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
 from nanoserve_bench.plan import AcknowledgedRefusal, Fact, Plan
 from nanoserve_bench.planning import (
     DEFAULT_ARMS,
-    DEFAULT_BLOCKS,
     QUICK_BLOCKS,
     Choices,
     build_plan,
@@ -31,6 +30,7 @@ from nanoserve_bench.progress import BarProgress, PlainProgress, duration, make_
 from nanoserve_bench.results import MANIFEST
 from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
+from nanoserve_bench.stopping import DEFAULT_BLOCKS
 from nanoserve_bench.sweep import Sweep, now, stored, unfinished
 from nanoserve_bench.systems import find
 from nanoserve_bench.workload import FULL, WORKLOADS, PromptBook
