@@ -167,6 +167,17 @@ class Sweep:
         return tuple(sorted(pairs, key=lambda pair: order.get(pair.planned.candidate, len(order))))
 
     @property
+    def only_noise(self) -> bool:
+        """Whether one thing meets nothing but itself here, at one number of slots."""
+        arms = {cell.arm for cell in self.planned}
+        ran = {
+            (arm.system, arm.revision, frozenset(arm.options))
+            for arm in self.plan.arms
+            if arm.name in arms
+        }
+        return len(ran) == 1 and len({cell.slots for cell in self.planned}) == 1
+
+    @property
     def rivals(self) -> tuple[AnyComparison, ...]:
         """The pairs that set one system against another (or a revision against one)."""
         return tuple(pair for pair in self.comparisons if pair.planned.kind != "self")
@@ -329,11 +340,14 @@ class Study:
         """One section per setting, by name; of what ran at one place, the newest first.
 
         A study that doubles no slots, such as one of what the timing costs, comes after all that
-        do.
+        do. Noise that was recorded for its own sake stands among the A/A pairs and on its run's
+        page, and has no section where its device and dtype have others.
         """
+        sweeps = [sweep for folder in self.folders for sweep in folder.sweeps]
+        shown = {sweep.setting.place[:2] for sweep in sweeps if not sweep.only_noise}
         grouped: dict[Setting, list[Sweep]] = defaultdict(list)
-        for folder in self.folders:
-            for sweep in folder.sweeps:
+        for sweep in sweeps:
+            if not sweep.only_noise or sweep.setting.place[:2] not in shown:
                 grouped[sweep.setting].append(sweep)
         found = [Section(setting=key, sweeps=tuple(sweeps)) for key, sweeps in grouped.items()]
         found.sort(key=lambda section: section.sweeps[-1].folder.created_at, reverse=True)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from nanoserve_bench.plan import Fact, SkippedDevice
+from nanoserve_bench.soundness import judge_path
 from nanoserve_report.pages import compose, parts
 from nanoserve_report.setting import slug
-from nanoserve_report.study import Status, Study, StudyError, load
+from nanoserve_report.study import Folder, Status, Study, StudyError, load
 from support.report_studies import REFUSED_CELL, diverge, sweep, write
 
 
@@ -162,19 +163,29 @@ def test_a_card_is_settled_by_itself_and_a_kind_by_any_card_of_it(
 
 def test_a_newer_study_without_doublings_does_not_lead(tmp_path: Path) -> None:
     alone = sweep(1)
-    cells = tuple(cell for cell in alone.plan.cells if cell.system != "nanoserve")
+    variant = {"hf-generate": "hf-generate", "hf-generate-again": "hf-generate-untimed"}
+    cells = tuple(
+        dataclasses.replace(cell, system=variant[cell.arm])
+        for cell in alone.plan.cells
+        if cell.arm in variant
+    )
     names = {cell.id for cell in cells}
     alone.plan = dataclasses.replace(
         alone.plan,
         created_at="2026-01-01T00:00:01+00:00",
-        arms=tuple(arm for arm in alone.plan.arms if arm.system != "nanoserve"),
+        arms=tuple(
+            dataclasses.replace(arm, system=variant[arm.name])
+            for arm in alone.plan.arms
+            if arm.name in variant
+        ),
         cells=cells,
         comparisons=tuple(p for p in alone.plan.comparisons if p.candidate in names),
         orders=tuple(tuple(c for c in order if c in names) for order in alone.plan.orders),
     )
     for table in ("trials", "requests", "steps"):
         alone.edit(table, lambda row: None, where=lambda row: row.cell not in names)
-    alone.edit("systems", lambda row: None, where=lambda row: row.arm == "nanoserve")
+    alone.edit("systems", lambda row: None, where=lambda row: row.arm not in variant)
+    alone.edit("systems", lambda row: dataclasses.replace(row, system=variant[row.arm]))
     for index, block in enumerate(alone.blocks):
         trials = tuple(dataclasses.replace(t, order=n) for n, t in enumerate(block.trials))
         alone.blocks[index] = dataclasses.replace(block, trials=trials)
@@ -185,3 +196,18 @@ def test_a_newer_study_without_doublings_does_not_lead(tmp_path: Path) -> None:
     book = compose(study)
     assert "No doubling was measured" not in book.files["results/index.md"].decode()
     assert "No doubling was measured" in book.files["results/devices/cpu-float32.md"].decode()
+
+
+def test_noise_recorded_for_its_own_sake_has_no_section_beside_others() -> None:
+    """The A/A study of the calibration leads nowhere and renames nothing; alone it is shown."""
+    results = Path(__file__).parents[2] / "bench" / "results"
+    noise, timing = (
+        Folder(name=name, verdict=judge_path(results / name))
+        for name in ("20261130-cpu-self-76c9dd8", "20261130-cpu-timing-1044770")
+    )
+    assert [sweep.only_noise for sweep in (*noise.sweeps, *timing.sweeps)] == [True, False]
+    both = Study(folders=(timing, noise))
+    assert both.sections == Study(folders=(timing,)).sections
+    assert len(both.sections) == 1
+    (alone,) = Study(folders=(noise,)).sections
+    assert alone.sweeps == noise.sweeps
