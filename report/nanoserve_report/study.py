@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -33,8 +33,9 @@ from nanoserve_bench.soundness import (
     Verdict,
     judge_path,
 )
-from nanoserve_report import retractions
+from nanoserve_report import own, retractions
 from nanoserve_report.calibrations import AnyCalibration, RefusedCalibration, judged
+from nanoserve_report.own import Own
 from nanoserve_report.retractions import Retraction
 from nanoserve_report.setting import Setting, setting_of, slug
 
@@ -305,11 +306,13 @@ class DevicePage:
 class Study:
     """Every folder of a results root, judged; oldest first, unreadable ones before all.
 
-    `calibrations` are those that stand in the folder `calibration` beside the root.
+    `calibrations` are those that stand in the folder `calibration` beside the root, `own` the
+    records of the engine itself that stand there.
     """
 
     folders: tuple[Folder, ...]
     calibrations: tuple[AnyCalibration, ...] = ()
+    own: Own = field(default_factory=Own)
 
     @property
     def ok(self) -> bool:
@@ -421,4 +424,5 @@ def load(root: Path) -> Study:
         calibrations=judged(
             root.absolute().parent / CALIBRATION, {v.run_id: v for v in verdicts.values()}
         ),
+        own=own.read(root.absolute().parent),
     )

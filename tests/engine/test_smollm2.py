@@ -84,6 +84,30 @@ def test_greedy_tokens_are_those_of_generate(
     assert [outputs[str(index)] for index in range(count)] == generated[:count]
 
 
+@pytest.mark.parametrize("budget", [None, 6])
+def test_prompts_in_pieces_and_kept_blocks_change_no_token(
+    budget: int | None, llm: LLM, prompts: list[list[int]], generated: list[list[int]]
+):
+    """Every prompt twice: the second time its first blocks are there already."""
+    config = dataclasses.replace(
+        llm.engine.config, max_slots=4, max_batch_tokens=budget, prefix_cache=True
+    )
+    engine = Engine(config, runner=llm.engine._runner)
+    for _ in range(2):
+        for index, prompt in enumerate(prompts[:8]):
+            params = SamplingParams(max_tokens=NEW_TOKENS[index], ignore_eos=True)
+            engine.add_request(str(index), prompt, params)
+        outputs, pieces = {}, 0
+        while engine.has_unfinished():
+            step = engine.step()
+            pieces += step.prefill_rows
+            outputs |= {output.request_id: output for output in step.outputs}
+        assert [outputs[str(index)].token_ids for index in range(8)] == generated[:8]
+        assert (pieces > 8) is (budget is not None)
+    cached = [outputs[str(index)].cached_tokens for index in range(8)]
+    assert cached == [(len(prompt) - 1) // 16 * 16 for prompt in prompts[:8]]
+
+
 def test_the_weights_are_those_that_transformers_dequantises(llm: LLM, hf: Any):
     assert llm.engine.weights_digest == weights_digest(hf.state_dict().items())
 

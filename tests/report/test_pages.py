@@ -34,6 +34,7 @@ ALWAYS = (
     "results/environment.md",
     "results/self.md",
     "results/calibration.md",
+    "results/engine.md",
     "results/claims.md",
     "results/what-if.md",
     "results/history.md",

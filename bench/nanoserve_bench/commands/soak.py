@@ -41,6 +41,11 @@ Exit codes
     type=click.Choice([case.name for case in CASES]),
     help="Only these; give several. [default: all]",
 )
+@click.option(
+    "--prompts",
+    type=click.IntRange(min=1),
+    help="Only the first so many, for a machine with little time. [default: all]",
+)
 @click.option("--threads", type=click.IntRange(min=1), help="[default: the physical cores]")
 @click.option("--seed", type=int, default=44, show_default=True, help="Of the prompts.")
 @click.option(
@@ -51,7 +56,14 @@ Exit codes
     help="Folder for the folders of runs.",
 )
 def soak(
-    *, model: str, quick: bool, chosen: tuple[str, ...], threads: int | None, seed: int, out: Path
+    *,
+    model: str,
+    quick: bool,
+    chosen: tuple[str, ...],
+    prompts: int | None,
+    threads: int | None,
+    seed: int,
+    out: Path,
 ) -> None:
     """Hold the engine's tokens against the reference's, over prompts of mixed length.
 
@@ -65,7 +77,7 @@ def soak(
     code = revision.current()
     folder = materialise(model)
     threads = threads or environment.usable_cores()
-    requests = draw(QUICK if quick else FULL, folder.vocabulary, seed)
+    requests = draw(QUICK if quick else FULL, folder.vocabulary, seed)[:prompts]
     run_id = _free(f"{datetime.now(UTC):%Y%m%d}-{code.short}", out)
     session = Session(
         Soak(

@@ -119,6 +119,8 @@ def _why_missing(run: PerfRun, number: int, arm: str) -> str:
     for hole in run.holes:
         if hole.arm == arm and hole.round in {None, number}:
             return f"{arm}: {hole.reason}"
+    if arm not in run.orders[number]:
+        return f"{arm} took no part"
     return f"{arm} was not measured in round {number + 1}"
 
 

@@ -15,6 +15,7 @@ from nanoserve_report.pages import (
     kills,
     machines,
     overview,
+    own,
     reading,
     runs,
     whatif,
@@ -44,6 +45,7 @@ def compose(study: Study, drawings: Path | None = None) -> Book:
     history.write(book, study)
     evidence.write(book, study)
     calibration.write(book, study)
+    own.write(book, study)
     machines.write(book, study)
     kills.write(book)
     book.store.prune()

@@ -1,0 +1,168 @@
+"""The tables of the engine itself: goals and what was measured, a step's phases, the soak."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nanoserve_bench.perf.figures import Standing
+from nanoserve_bench.perf.profile import Profile, ProfileRow
+from nanoserve_bench.perf.records import FigureRow, PerfRun
+from nanoserve_bench.soak.records import Finding, Soak
+from nanoserve_report import numbers
+from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
+
+PRINTED = {"s": (1e3, "ms"), "bytes": (1e-9, "GB"), "bytes/s": (1e-9, "GB/s")}
+"""Units that are printed in another one, and how many of it one is."""
+TONES = {Standing.MET: "good", Standing.MISSED: "bad", Standing.REFUSED: "bad"}
+GOOD = {Finding.IDENTICAL, Finding.NEAR_TIES}
+WHOLE, MODEL, COMPILATION = "step", "model", "compilation"
+PHASES = (
+    WHOLE,
+    MODEL,
+    "linears",
+    "attention",
+    "rest of the model",
+    "sampler",
+    "batch assembly",
+    "scheduler and bookkeeping",
+    COMPILATION,
+)
+NOT_TOLD = Hole(reason="not told apart")
+
+
+def speed(run: PerfRun, figures: Sequence[FigureRow]) -> Table:
+    """Every goal, won or lost."""
+    return Table(
+        caption=f"The speed table, {run.run_id}",
+        columns=(
+            Column(label="figure", numeric=False),
+            Column(label="goal"),
+            Column(label="measured", unit="95 % interval"),
+            Column(label="verdict", numeric=False),
+            Column(label="engine"),
+            Column(label="against"),
+            Column(label="the machine's bound"),
+            Column(label="note", numeric=False),
+        ),
+        rows=tuple(_speed_row(row) for row in figures),
+        sortable=False,
+    )
+
+
+def _speed_row(row: FigureRow) -> tuple[Cell, ...]:
+    sign = "\N{LESS-THAN OR EQUAL TO}" if row.at_most else "\N{GREATER-THAN OR EQUAL TO}"
+    unit = _unit(row.unit)
+    disturbed = f"{row.disturbed} of {row.rounds} rounds disturbed" if row.disturbed else ""
+    return (
+        Text(text=row.title),
+        Num(value=row.goal, text=f"{sign} {row.goal:g}{unit}"),
+        _measured(row, unit),
+        Text(text=row.verdict, tone=TONES.get(Standing(row.verdict), "muted")),
+        _absolute(row.candidate, row.candidate_unit, row.note),
+        _absolute(row.reference, row.candidate_unit, "" if row.reference_arm else "not a ratio"),
+        _absolute(row.floor, row.candidate_unit, "not worked out"),
+        Text(text="; ".join(filter(None, (None if row.point is None else row.note, disturbed)))),
+    )
+
+
+def _measured(row: FigureRow, unit: str) -> Cell:
+    if row.point is None:
+        return Hole(reason=row.note or row.verdict)
+    interval = ""
+    if row.low is not None and row.high is not None:
+        interval = f"{numbers.significant(row.low)}{numbers.EN}{numbers.significant(row.high)}"
+    text = f"{numbers.significant(row.point)}{unit}"
+    return Num(value=row.point, text=text, interval=interval)
+
+
+def _unit(unit: str) -> str:
+    return numbers.TIMES if unit == "x" else f"\N{NO-BREAK SPACE}{unit}"
+
+
+def _absolute(value: float | None, unit: str, why: str | None) -> Cell:
+    if value is None:
+        return Hole(reason=why or "not measured")
+    scale, name = PRINTED.get(unit, (1.0, unit))
+    printed = numbers.significant(value * scale)
+    return Num(value=value, text=f"{printed}\N{NO-BREAK SPACE}{name}")
+
+
+def phases(profile: Profile) -> Table:
+    """A decode step, phase by phase, for every way to compute it."""
+    found: dict[tuple[str, int], dict[str, ProfileRow]] = {}
+    for row in profile.rows:
+        found.setdefault((row.variant, row.rows), {})[row.phase] = row
+    return Table(
+        caption=f"A decode step in milliseconds, {profile.run_id}",
+        columns=(
+            *text_columns("variant"),
+            Column(label="rows"),
+            *(Column(label=_heading(phase), unit="ms") for phase in PHASES),
+        ),
+        rows=tuple(
+            (
+                Text(text=variant),
+                Num(value=rows, text=str(rows)),
+                *(_phase(parts, phase) for phase in PHASES),
+            )
+            for (variant, rows), parts in found.items()
+        ),
+        sortable=False,
+    )
+
+
+def _heading(phase: str) -> str:
+    return {WHOLE: "whole step", MODEL: "forward pass", COMPILATION: "to compile"}.get(phase, phase)
+
+
+def _phase(parts: dict[str, ProfileRow], phase: str) -> Cell:
+    failed = next((row for row in parts.values() if row.seconds is None), None)
+    if failed is not None:
+        return Hole(reason=failed.how)
+    row = parts.get(phase)
+    if row is None or row.seconds is None:
+        return NOT_TOLD
+    interval = ""
+    if row.low is not None and row.high is not None:
+        interval = f"{_ms(row.low)}{numbers.EN}{_ms(row.high)}"
+    return Num(value=row.seconds, text=_ms(row.seconds), interval=interval)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:,.2f}"
+
+
+def soak(record: Soak) -> Table:
+    """What every case of a soak found."""
+    return Table(
+        caption=f"Tokens against the reference's, {record.run_id}",
+        columns=(
+            *text_columns("case", "settings", "finding"),
+            *(
+                Column(label=label)
+                for label in (
+                    *("requests", "tokens", "identical", "near-ties", "bugs"),
+                    *("preemptions", "further pieces", "cached tokens"),
+                )
+            ),
+        ),
+        rows=tuple(
+            (
+                Text(text=case.case),
+                Text(text=case.settings),
+                Text(
+                    text=case.finding if case.note is None else f"{case.finding}: {case.note}",
+                    tone="good" if case.finding in GOOD else "bad",
+                ),
+                *(
+                    Num(value=count, text=f"{count:,}")
+                    for count in (
+                        *(case.requests, case.tokens, case.identical, case.near_ties, case.bugs),
+                        *(case.preemptions, case.chunks, case.cached_tokens),
+                    )
+                ),
+            )
+            for case in record.cases
+        ),
+        sortable=False,
+    )
