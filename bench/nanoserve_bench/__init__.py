@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from nanoserve_bench.errors import RunUnsound, UnfairComparison
     from nanoserve_bench.records import RunRecord, SystemRun
     from nanoserve_bench.runners import run_concurrent, run_serial
-    from nanoserve_bench.soundness.direct import check_concurrent, check_serial, compare
+    from nanoserve_bench.soundness.direct import (
+        check_concurrent,
+        check_offered_load,
+        check_serial,
+        compare,
+    )
     from nanoserve_bench.systems.hf_model import hf_generate_one
 
 __all__ = [
@@ -25,6 +30,7 @@ __all__ = [
     "SystemRun",
     "UnfairComparison",
     "check_concurrent",
+    "check_offered_load",
     "check_serial",
     "compare",
     "first_divergence",
@@ -40,6 +46,7 @@ _HOMES = {
     "SystemRun": "records",
     "UnfairComparison": "errors",
     "check_concurrent": "soundness.direct",
+    "check_offered_load": "soundness.direct",
     "check_serial": "soundness.direct",
     "compare": "soundness.direct",
     "first_divergence": "comparison",

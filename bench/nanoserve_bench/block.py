@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nanoserve_bench.arrivals import offered
 from nanoserve_bench.launcher import Worker
 from nanoserve_bench.meters import load_average
 from nanoserve_bench.models import ModelFolder
@@ -182,15 +183,18 @@ class BlockRun:
     def _run_cell(self, running: _Running, cell: Cell, *, warmup: bool = False) -> TrialResult:
         prompts = self._prompts[cell.workload]
         wanted = prompts.wanted
+        due = offered(self._study.plan, self._workloads[cell.workload], self._block)
         if warmup:
+            due = ()
             wanted = tuple(min(WARMUP_TOKENS, tokens) for tokens in wanted[: cell.slots])
         trial = Trial(
             slots=cell.slots,
             prompts=prompts.warmup[: cell.slots] if warmup else prompts.measured,
             max_tokens=wanted,
+            due_ns=due,
         )
         self._progress.start(f"{'warming up' if warmup else 'running'} {cell.id}")
-        timeout_s = trial_timeout_s(sum(trial.max_tokens))
+        timeout_s = trial_timeout_s(sum(trial.max_tokens)) + max(due, default=0) / 1e9
         load_before = load_average()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         started_ns = time.monotonic_ns()

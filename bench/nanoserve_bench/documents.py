@@ -64,6 +64,9 @@ class _Reader:
             return None
         union = isinstance(annotation, types.UnionType)
         allowed = typing.get_args(annotation) if union else (annotation,)
+        nested = next((a for a in allowed if dataclasses.is_dataclass(a)), None)
+        if isinstance(nested, type) and isinstance(value, dict):
+            return self.record(nested, value, path)
         # bool is an int to Python and is not one here.
         if type(value) in allowed or (type(value) is int and float in allowed):
             return value

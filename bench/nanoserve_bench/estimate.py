@@ -64,7 +64,7 @@ def estimate(plan: Plan, *, weight_bytes: int, earlier: Path | None) -> Costs:
         weight_bytes: Size of the model's weights.
         earlier: Folder with earlier runs.
     """
-    known = _earlier(earlier, plan.model) if earlier is not None else {}
+    known = measured_walls(earlier, plan.model) if earlier is not None else {}
     cells_s = {
         cell.id: known.get(cell.id) or _rough(plan, cell, weight_bytes) for cell in plan.cells
     }
@@ -86,7 +86,7 @@ def _rough(plan: Plan, cell: Cell, weight_bytes: int) -> float:
     return max(workload.new_tokens, -(-tokens // cell.slots)) * step_s
 
 
-def _earlier(folder: Path, model: str) -> Mapping[str, float]:
+def measured_walls(folder: Path, model: str) -> Mapping[str, float]:
     """Median seconds of every cell that the newest readable runs of this model measured."""
     if not folder.is_dir():
         return {}

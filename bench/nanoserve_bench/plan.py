@@ -49,6 +49,24 @@ class RequestLengths:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Arrivals:
+    """When the requests of an open-loop workload are due, whatever the system does.
+
+    Attributes:
+        process: `poisson` (exponential gaps, seeded by the plan) or `constant` (equal gaps).
+        rate_per_s: Requests per second that are offered.
+        objective_ttft_ms: Time to first token that a request must meet to count as good; None
+            asks for nothing.
+        objective_tpot_ms: Likewise the time per output token after the first.
+    """
+
+    process: str
+    rate_per_s: float
+    objective_ttft_ms: float | None = None
+    objective_tpot_ms: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadPlan:
     """A workload and the slot counts at which concurrent systems run it.
 
@@ -63,6 +81,7 @@ class WorkloadPlan:
         prefix_tokens: Tokens with which all prompts of a block begin.
         source: Where lengths come from: a distribution, or `sha256:<hex>` of a file; empty where
             there are none.
+        arrivals: When its requests are due; None hands all of them over at once.
     """
 
     name: str
@@ -73,6 +92,7 @@ class WorkloadPlan:
     lengths: tuple[RequestLengths, ...] = ()
     prefix_tokens: int = 0
     source: str = ""
+    arrivals: Arrivals | None = None
 
     def of_block(self, block: int) -> tuple[RequestLengths, ...]:
         """The lengths of a block's requests, in order."""

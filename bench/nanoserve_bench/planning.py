@@ -11,6 +11,7 @@ from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.builds import BuildEngine, build
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.holes import FindSystem, find_arms, runs_on
+from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
@@ -54,6 +55,7 @@ class Choices:
         target: Relative half-width of the headline intervals at which it may stop in between.
         seed: Seed of prompts and orders.
         acknowledged: Refusals that are expected, with their reasons.
+        load: Open loops that every workload is also run in; None for none.
     """
 
     arms: tuple[str, ...] = DEFAULT_ARMS
@@ -66,6 +68,7 @@ class Choices:
     target: float | None = None
     seed: int = 44
     acknowledged: tuple[AcknowledgedRefusal, ...] = ()
+    load: LoadChoice | None = None
 
 
 def build_plan(
@@ -102,7 +105,10 @@ def build_plan(
         _workload(name, choices, files, blocks=blocks.most + blocks.most_reruns)
         for name in choices.workloads
     )
-    _refuse_twice("workload", choices.workloads)
+    if choices.load is not None:
+        _refuse_without_open_loop(systems)
+        workloads += tuple(w for base in workloads for w in choices.load.workloads(base))
+    _refuse_twice("workload", [workload.name for workload in workloads])
     _refuse_twice("dtype", choices.dtypes)
     cells = tuple(
         _cells(
@@ -114,6 +120,9 @@ def build_plan(
             model=model,
         )
     )
+    # In an open loop throughput is what was offered: it gives latencies, and no speedup.
+    offered = {workload.name for workload in workloads if workload.arrivals is not None}
+    closed = tuple(cell for cell in cells if cell.workload not in offered)
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -130,7 +139,7 @@ def build_plan(
         dtypes=choices.dtypes,
         workloads=workloads,
         cells=cells,
-        comparisons=tuple(_comparisons(baselines, selves, arms, systems, cells)),
+        comparisons=tuple(_comparisons(baselines, selves, arms, systems, closed)),
         blocks=blocks,
         orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
         acknowledged=_acknowledged(choices.acknowledged, cells),
@@ -191,6 +200,14 @@ def _refuse_without_ceilings(systems: Mapping[str, type[System]]) -> None:
         )
 
 
+def _refuse_without_open_loop(systems: Mapping[str, type[System]]) -> None:
+    if not any(system.open_loop for system in systems.values()):
+        raise PlanError(
+            f"none of the arms ({', '.join(systems)}) takes requests when they are due: add one "
+            "that does, such as nanoserve"
+        )
+
+
 def _refuse_several_grounds(
     systems: Mapping[str, type[System]], devices: Sequence[str], dtypes: Sequence[str]
 ) -> None:
@@ -231,6 +248,8 @@ def _cells(
 ) -> Iterator[Cell]:
     for device, dtype, workload, arm in itertools.product(devices, dtypes, workloads, arms):
         if not runs_on(systems[arm.name], device, dtype):
+            continue
+        if workload.arrivals is not None and not systems[arm.name].open_loop:
             continue
         serial = systems[arm.name].shape is Shape.SERIAL
         for slots in (1,) if serial else workload.slots:

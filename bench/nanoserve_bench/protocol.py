@@ -102,11 +102,14 @@ class Trial:
         slots: Rows that may run at a time.
         prompts: Token ids of each request.
         max_tokens: Tokens to ask for, of each request.
+        due_ns: When each request is due, ns after the first, ascending; empty hands all over at
+            once. Only systems that say `open_loop` are asked for it.
     """
 
     slots: int
     prompts: tuple[tuple[int, ...], ...]
     max_tokens: tuple[int, ...]
+    due_ns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

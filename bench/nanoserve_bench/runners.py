@@ -7,10 +7,19 @@ nothing of it; `run_concurrent` times nothing itself and reads the engine's own 
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from nanoserve_bench.records import Hold, RunRecord, Settings, Shape, StepRecord, SystemRun
+from nanoserve_bench.records import (
+    NS_PER_S,
+    Hold,
+    RunRecord,
+    Settings,
+    Shape,
+    StepRecord,
+    SystemRun,
+)
 
 
 class Generated(NamedTuple):
@@ -111,8 +120,10 @@ class Step(Protocol):
 class SteppedEngine(Protocol):
     """An engine that is stepped from outside, such as `nanoserve.Engine`."""
 
-    def add_request(self, request_id: str, prompt: list[int], params: Any) -> object:
-        """Queue a request."""
+    def add_request(
+        self, request_id: str, prompt: list[int], params: Any, *, arrival_ns: int | None = None
+    ) -> object:
+        """Queue a request; `arrival_ns` is when it was due, now where it is None."""
 
     def has_unfinished(self) -> bool:
         """Whether a step has anything to do."""
@@ -130,8 +141,14 @@ def run_concurrent(
     system: str,
     settings: Settings,
     cached_tokens: int | None = None,
+    due_ns: Sequence[int] = (),
+    clock: Callable[[], int] = time.monotonic_ns,
+    sleep: Callable[[float], None] = time.sleep,
 ) -> SystemRun:
-    """Hand every prompt to an engine at once, step it until all are done, and read its stamps.
+    """Hand prompts to an engine, all at once or when due; step it, and read its stamps.
+
+    A request that falls due during a step is handed over at the end of it, which is when the
+    engine could admit it at the earliest; its arrival is stamped by when it was due all the same.
 
     Args:
         engine: An engine with nothing in flight.
@@ -142,13 +159,19 @@ def run_concurrent(
         system: Name of the system.
         settings: What it runs under.
         cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
+        due_ns: When each is due, ns after the first, ascending; empty hands all over at once.
+        clock: The engine's clock, ns.
+        sleep: Waits for so many seconds while nothing is due and nothing runs.
     """
     each = params if isinstance(params, Sequence) else [params] * len(prompts)
-    for index, (prompt, own) in enumerate(zip(prompts, each, strict=True)):
-        engine.add_request(str(index), list(prompt), own)
     steps: list[Step] = []
-    while engine.has_unfinished():
-        steps.append(engine.step())
+    if due_ns:
+        steps = _step_open_loop(engine, prompts, each, due_ns, clock=clock, sleep=sleep)
+    else:
+        for index, (prompt, own) in enumerate(zip(prompts, each, strict=True)):
+            engine.add_request(str(index), list(prompt), own)
+        while engine.has_unfinished():
+            steps.append(engine.step())
     outputs = {output.request_id: output for step in steps for output in step.outputs}
     records = tuple(
         _record(str(index), tuple(prompt), own.max_tokens, cached_tokens, outputs[str(index)])
@@ -162,6 +185,31 @@ def run_concurrent(
         settings=settings,
         steps=step_log(steps),
     )
+
+
+def _step_open_loop(
+    engine: SteppedEngine,
+    prompts: Sequence[Sequence[int]],
+    params: Sequence[Any],
+    due_ns: Sequence[int],
+    *,
+    clock: Callable[[], int],
+    sleep: Callable[[float], None],
+) -> list[Step]:
+    """Hand each request over as soon as it is due and no step runs, until all are done."""
+    start_ns = clock()
+    waiting = deque(enumerate(zip(prompts, params, due_ns, strict=True)))
+    steps: list[Step] = []
+    while waiting or engine.has_unfinished():
+        now_ns = clock()
+        while waiting and start_ns + waiting[0][1][2] <= now_ns:
+            index, (prompt, own, due) = waiting.popleft()
+            engine.add_request(str(index), list(prompt), own, arrival_ns=start_ns + due)
+        if engine.has_unfinished():
+            steps.append(engine.step())
+        elif waiting:
+            sleep(max(0, start_ns + waiting[0][1][2] - clock()) / NS_PER_S)
+    return steps
 
 
 def _record(

@@ -166,12 +166,22 @@ def test_the_step_log_and_the_holds_add_up_to_the_same() -> None:
 
 def test_occupancy_is_not_batch_size() -> None:
     """The bug of the source document: one slot, a queue of seven, and an occupancy of 4.83."""
+    clock = Ruler()
+
+    def step() -> int:
+        clock.now_ns += 10
+        return clock.now_ns
+
     run = run_concurrent(
-        SteppedFake(slots=1), PROMPTS, Params(max_tokens=5), slots=1, system="s", settings=SETTINGS
+        SteppedFake(1, clock=clock, work=step),
+        PROMPTS,
+        Params(max_tokens=5),
+        slots=1,
+        system="s",
+        settings=SETTINGS,
     )
-    assert run.system_occupancy > 3
-    assert run.batch_occupancy is not None
-    assert Fraction(95, 100) < run.batch_occupancy <= 1
+    assert run.system_occupancy == Fraction(9, 2)
+    assert run.batch_occupancy == 1
     assert run.identity_gaps() == (0, 0)
 
 

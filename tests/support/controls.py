@@ -11,6 +11,7 @@ from typing import Any
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.records import Hold
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
+from support import load_studies
 from support.composed import together, two_devices, two_revisions, usual, without_holds
 from support.mutants.base import ledger, prompts, replaced, stopping
 from support.rebuild import (
@@ -261,6 +262,21 @@ CONTROLS: tuple[Control, ...] = tuple(
             "shared-prefix",
             "The prompts of a block begin alike.",
             lambda: study(workload=replace(DAY44, prompt_tokens=9, prefix_tokens=5)),
+        ),
+        (
+            "open-loops",
+            "Half of the capacity, nearly all of it, and half as much again.",
+            lambda: load_studies.study(0.5, 0.9, 1.5),
+        ),
+        (
+            "constant-arrivals",
+            "An open loop with equal gaps, and an objective.",
+            lambda: load_studies.study(0.7, process="constant", objective_ttft_ms=500.0),
+        ),
+        (
+            "open-loop-in-one-slot",
+            "An open loop that only one slot serves.",
+            lambda: load_studies.study(0.1, slots=1),
         ),
         ("preempted", "Requests lose their slot and get it back.", _preempted),
         (

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -150,6 +150,7 @@ class FakeBatch(Fake):
     shape = Shape.CONCURRENT
     stamps: ClassVar[tuple[str, ...]] = ("holds", "first_token", "tokens", "steps")
     triages = False
+    open_loop = True
 
     def run(self, trial: Trial) -> SystemRun:
         from nanoserve_bench.runners import run_concurrent  # noqa: PLC0415
@@ -162,6 +163,7 @@ class FakeBatch(Fake):
             system=self.launch.system,
             settings=self.describe().settings(self.launch),
             cached_tokens=0,
+            due_ns=trial.due_ns,
         )
 
 
@@ -381,31 +383,44 @@ class StepOutput:
 class SteppedFake:
     """A little engine that batches: every step gives every holder of a slot a token."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(
+        self,
+        slots: int,
+        *,
+        clock: Callable[[], int] = time.monotonic_ns,
+        work: Callable[[], int] = spin,
+    ) -> None:
         self.slots = slots
-        self.waiting: list[tuple[str, list[int], int, int]] = []
+        self.clock = clock
+        self.work = work
+        self.waiting: list[tuple[str, list[int], int, int, int]] = []
         self.running: dict[str, list[int]] = {}
-        self.state: dict[str, tuple[list[int], int, int, int]] = {}
+        self.state: dict[str, tuple[list[int], int, int, int, int]] = {}
         self.boundary_ns: int | None = None
 
-    def add_request(self, request_id: str, prompt: list[int], params: Params) -> None:
-        self.waiting.append((request_id, prompt, params.max_tokens, time.monotonic_ns()))
+    def add_request(
+        self, request_id: str, prompt: list[int], params: Params, *, arrival_ns: int | None = None
+    ) -> None:
+        now_ns = self.clock()
+        due_ns = now_ns if arrival_ns is None else arrival_ns
+        self.waiting.append((request_id, prompt, params.max_tokens, due_ns, now_ns))
+        self.boundary_ns = None  # a step that admits it begins after it was submitted
 
     def has_unfinished(self) -> bool:
         return bool(self.waiting or self.running)
 
     def step(self) -> StepOutput:
-        start_ns = self.boundary_ns if self.running and self.boundary_ns else time.monotonic_ns()
+        start_ns = self.boundary_ns if self.running and self.boundary_ns else self.clock()
         decode_rows = len(self.running)
         while self.waiting and len(self.running) < self.slots:
-            name, prompt, max_tokens, arrival_ns = self.waiting.pop(0)
-            self.state[name] = (prompt, max_tokens, arrival_ns, start_ns)
+            name, prompt, max_tokens, arrival_ns, submitted_ns = self.waiting.pop(0)
+            self.state[name] = (prompt, max_tokens, arrival_ns, submitted_ns, start_ns)
             self.running[name] = []
         holders = len(self.running)
-        end_ns = self.boundary_ns = spin()
+        end_ns = self.boundary_ns = self.work()
         outputs = []
         for name, stamps in list(self.running.items()):
-            prompt, max_tokens, arrival_ns, acquired_ns = self.state[name]
+            prompt, max_tokens, arrival_ns, submitted_ns, acquired_ns = self.state[name]
             stamps.append(end_ns)
             if len(stamps) == max_tokens:
                 del self.running[name]
@@ -417,7 +432,7 @@ class SteppedFake:
                         error=None,
                         timings=Timings(
                             arrival_ns=arrival_ns,
-                            submitted_ns=arrival_ns,
+                            submitted_ns=submitted_ns,
                             holds=((acquired_ns, end_ns),),
                             first_token_ns=stamps[0],
                             token_ns=tuple(stamps),

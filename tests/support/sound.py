@@ -13,6 +13,7 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from nanoserve_bench.arrivals import offered
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
     Arm,
@@ -116,8 +117,12 @@ def plan(
     dtype: str = "float32",
     acknowledged: tuple[AcknowledgedRefusal, ...] = (),
     seed: int = 44,
+    loads: tuple[WorkloadPlan, ...] = (),
 ) -> Plan:
-    """The default plan: a baseline, itself again, and the engine at every slot count."""
+    """The default plan: a baseline, itself again, and the engine at every slot count.
+
+    The engine alone runs the open loops `loads`, and nothing is compared there.
+    """
     arms = (
         Arm(name="hf-generate", system="hf-generate", version="5.24.0"),
         Arm(name="hf-generate-again", system="hf-generate", version="5.24.0"),
@@ -136,6 +141,16 @@ def plan(
         )
         for arm in arms
         for slots in (workload.slots if arm.system == "nanoserve" else (1,))
+    ]
+    compared = len(cells)
+    cells += [
+        dataclasses.replace(
+            cells[-1],
+            id=f"nanoserve/{device}/{dtype}/{load.slots[0]}/{load.name}",
+            slots=load.slots[0],
+            workload=load.name,
+        )
+        for load in loads
     ]
     baseline = cells[0].id
     rng = random.Random(seed)
@@ -159,7 +174,7 @@ def plan(
         devices=(device,),
         skipped_devices=(SkippedDevice(device="cuda", reason="no CUDA device is visible"),),
         dtypes=(dtype,),
-        workloads=(workload,),
+        workloads=(workload, *loads),
         cells=tuple(cells),
         comparisons=tuple(
             PlannedComparison(
@@ -167,7 +182,7 @@ def plan(
                 candidate=cell.id,
                 kind="self" if cell.system == "hf-generate" else "rival",
             )
-            for cell in cells[1:]
+            for cell in cells[1:compared]
         ),
         blocks=Blocks(least=blocks, most=blocks, target_half_width=None, most_reruns=2),
         orders=tuple(orders[: blocks + 2]),
@@ -185,11 +200,18 @@ def study(
     seed: int = 44,
     device: str = "cpu",
     dtype: str = "float32",
+    loads: tuple[WorkloadPlan, ...] = (),
 ) -> Study:
     """A sound study. `step_ms(system, rows)` is how long a step of so many rows takes."""
     times = step_ms or (lambda system, rows: 62.0 if system != "nanoserve" else 34.0 + 3.0 * rows)
     the_plan = plan(
-        run_id=run_id, workload=workload, blocks=blocks, seed=seed, device=device, dtype=dtype
+        run_id=run_id,
+        workload=workload,
+        blocks=blocks,
+        seed=seed,
+        device=device,
+        dtype=dtype,
+        loads=loads,
     )
     rng = random.Random(seed)
     rows = [_block(the_plan, index, times, spread, rng) for index in range(blocks)]
@@ -216,16 +238,10 @@ def _block(
     spread: float,
     rng: random.Random,
 ) -> BlockRows:
-    workload = the_plan.workloads[0]
     cells = {cell.id: cell for cell in the_plan.cells}
     launches = {arm.name: block * len(the_plan.arms) + i for i, arm in enumerate(the_plan.arms)}
-    lengths = workload.of_block(block)
-    prompts = _token_lists(rng, [one.prompt_tokens for one in lengths])
-    outputs = _token_lists(rng, [one.new_tokens for one in lengths])
-    warm_prompts = _token_lists(rng, [one.prompt_tokens for one in lengths])
-    for lists in (prompts, warm_prompts):
-        shared = lists[0][: workload.prefix_tokens]
-        lists[:] = [shared + ids[len(shared) :] for ids in lists]
+    tokens_of = {workload.name: _tokens(workload, block, rng) for workload in the_plan.workloads}
+    workloads = {workload.name: workload for workload in the_plan.workloads}
     trials: list[TrialRow] = []
     requests: list[RequestRow] = []
     steps: list[StepRow] = []
@@ -234,6 +250,8 @@ def _block(
     schedule += [(cell, False) for cell in the_plan.orders[block]]
     for order, (cell_id, warmup) in enumerate(schedule):
         cell = cells[cell_id]
+        workload = workloads[cell.workload]
+        prompts, outputs, warm_prompts = tokens_of[workload.name]
         take = min(cell.slots, workload.requests) if warmup else workload.requests
         tokens = 3 if warmup else workload.new_tokens
         work = list(zip((warm_prompts if warmup else prompts)[:take], outputs[:take], strict=True))
@@ -244,7 +262,8 @@ def _block(
             1, round(step_ms(system, rows) * MS * (1 + spread * rng.gauss(0, 1)))
         )
         if cell.system == "nanoserve":
-            new_requests, new_steps, clock = _engine(key, work, cell.slots, clock, noise)
+            due = () if warmup else offered(the_plan, workload, block)
+            new_requests, new_steps, clock = _engine(key, work, cell.slots, clock, noise, due)
             steps += new_steps
         else:
             new_requests, clock = _serial(key, work, clock, noise)
@@ -286,9 +305,25 @@ def _block(
         trials=tuple(trials),
         requests=tuple(requests),
         steps=tuple(steps),
-        prompts=tuple(prompts + warm_prompts),
-        outputs=tuple(outputs + [output[:3] for output in outputs]),
+        prompts=tuple(ids for measured, _, warm in tokens_of.values() for ids in measured + warm),
+        outputs=tuple(
+            ids for _, outs, _ in tokens_of.values() for ids in outs + [out[:3] for out in outs]
+        ),
     )
+
+
+def _tokens(
+    workload: WorkloadPlan, block: int, rng: random.Random
+) -> tuple[list[tuple[int, ...]], ...]:
+    """Prompts, outputs and the prompts of the warm-ups."""
+    lengths = workload.of_block(block)
+    prompts = _token_lists(rng, [one.prompt_tokens for one in lengths])
+    outputs = _token_lists(rng, [one.new_tokens for one in lengths])
+    warm_prompts = _token_lists(rng, [one.prompt_tokens for one in lengths])
+    for lists in (prompts, warm_prompts):
+        shared = lists[0][: workload.prefix_tokens]
+        lists[:] = [shared + ids[len(shared) :] for ids in lists]
+    return prompts, outputs, warm_prompts
 
 
 def _token_lists(rng: random.Random, lengths: Sequence[int]) -> list[tuple[int, ...]]:
@@ -376,17 +411,41 @@ def _serial(
 
 
 def _engine(
-    key: Key, work: Work, slots: int, clock: int, step_ns: Callable[[int], int]
+    key: Key,
+    work: Work,
+    slots: int,
+    clock: int,
+    step_ns: Callable[[int], int],
+    due: Sequence[int] = (),
 ) -> tuple[list[RequestRow], list[StepRow], int]:
-    """First come, first served over `slots` rows, one end stamp per step."""
-    arrivals = [clock + 500 * index for index in range(len(work))]
-    clock = arrivals[-1] + 500
-    waiting = list(range(len(work)))
+    """First come, first served over `slots` rows, one end stamp per step.
+
+    Where requests are due at instants of their own, each is submitted 1 us after it is due, or
+    after the end of the step in which it is.
+    """
+    arrivals = [clock + due[i] if due else clock + 500 * i for i in range(len(work))]
+    submitted = dict(enumerate(arrivals))
+    coming = list(range(len(work))) if due else []
+    waiting = [] if due else list(range(len(work)))
+    if not due:
+        clock = arrivals[-1] + 500
     running: dict[int, list[int]] = {}
     acquired: dict[int, int] = {}
     rows: dict[int, RequestRow] = {}
     log: list[tuple[int, int, int, int, int]] = []
-    while waiting or running:
+    while coming or waiting or running:
+        if coming and not waiting and not running:
+            if log and clock < arrivals[coming[0]]:
+                log.append((clock, 0, 0, 0, 0))
+            clock = max(clock, arrivals[coming[0]])
+        fresh = [index for index in coming if arrivals[index] <= clock]
+        if fresh:
+            if log and (running or (log[-1][0] < clock and log[-1][3])):
+                log.append((clock, 0, 0, len(running), len(waiting)))
+            coming = coming[len(fresh) :]
+            waiting += fresh
+            submitted |= dict.fromkeys(fresh, clock + 1000)
+            clock += 2000
         admitted = []
         while waiting and len(running) < slots:
             index = waiting.pop(0)
@@ -399,7 +458,8 @@ def _engine(
             if len(running[index]) == len(work[index][1]):
                 hold = Hold(acquired[index], clock)
                 stamps = tuple(running.pop(index))
-                rows[index] = _request(key, index, work[index], arrivals[index], hold, stamps)
+                row = _request(key, index, work[index], arrivals[index], hold, stamps)
+                rows[index] = dataclasses.replace(row, submitted_ns=submitted[index])
     log.append((clock, 0, 0, 0, 0))
     steps = [
         StepRow(

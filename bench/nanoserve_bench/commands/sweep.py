@@ -11,15 +11,18 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from nanoserve_bench import devices, environment, revision
 from nanoserve_bench.arms import FORM
+from nanoserve_bench.arrivals import PROCESSES
 from nanoserve_bench.block import Study
 from nanoserve_bench.builds import Build, build
+from nanoserve_bench.capacity import with_shares
+from nanoserve_bench.commands.planned import print_plan, print_skipped_arms
 from nanoserve_bench.estimate import Costs, estimate
+from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
-from nanoserve_bench.plan import AcknowledgedRefusal, Fact, Plan
+from nanoserve_bench.plan import AcknowledgedRefusal, Fact
 from nanoserve_bench.planning import (
     DEFAULT_ARMS,
     QUICK_BLOCKS,
@@ -132,6 +135,35 @@ def _known(names: tuple[str, ...]) -> tuple[str, ...]:
     type=float,
     help="Half-width of the speedups' intervals, relative to them, that is narrow enough: 0.02.",
 )
+@click.option(
+    "--rate",
+    "rates",
+    type=float,
+    multiple=True,
+    help="Also offer the workload in an open loop, at so many requests per second; give several.",
+)
+@click.option(
+    "--load",
+    "shares",
+    type=float,
+    multiple=True,
+    help="Likewise, as a share (0.8) of the capacity that an earlier run in --out measured for the "
+    "last arm at the most slots; for one workload, device and dtype.",
+)
+@click.option(
+    "--arrivals",
+    type=click.Choice(PROCESSES),
+    default=PROCESSES[0],
+    show_default=True,
+    help="Gaps between the requests of an open loop.",
+)
+@click.option(
+    "--objective",
+    nargs=2,
+    type=float,
+    metavar="TTFT_MS TPOT_MS",
+    help="What a request of an open loop must meet to count into its goodput.",
+)
 @click.option("--full", is_flag=True, help="Both workloads: day44 and day44x32.")
 @click.option(
     "--quick",
@@ -177,6 +209,10 @@ def sweep(
     blocks: int | None,
     most_blocks: int | None,
     target: float | None,
+    rates: tuple[float, ...],
+    shares: tuple[float, ...],
+    arrivals: str,
+    objective: tuple[float, float] | None,
     full: bool,
     quick: bool,
     threads: int | None,
@@ -218,11 +254,25 @@ def sweep(
             for cell, rule, reason in acknowledge
         ),
     )
+    if objective is not None and not (rates or shares):
+        raise click.UsageError("--objective is about an open loop: give --rate or --load with it")
+    if rates or shares:
+        ttft, tpot = objective or (None, None)
+        load = LoadChoice(
+            rates_per_s=rates, process=arrivals, objective_ttft_ms=ttft, objective_tpot_ms=tpot
+        )
+        choices = dataclasses.replace(choices, load=load)
     prepared = _prepare(
-        model=model, choices=choices, wanted=wanted, threads=threads, out=out, run_id=run_id
+        shares=shares,
+        model=model,
+        choices=choices,
+        wanted=wanted,
+        threads=threads,
+        out=out,
+        run_id=run_id,
     )
     if dry_run:
-        _print_plan(prepared, console)
+        print_plan(prepared.study.plan, prepared.costs, console)
         return
     _run(prepared, console)
     verdict = judge_path(prepared.folder)
@@ -246,6 +296,7 @@ class _Prepared:
 
 def _prepare(
     *,
+    shares: tuple[float, ...],
     model: str,
     choices: Choices,
     wanted: tuple[str, ...],
@@ -260,6 +311,8 @@ def _prepare(
     threads = threads or environment.usable_cores()
     machine = environment.fingerprint(probe.accelerators)
     choices, files = _with_files(choices, folder)
+    if shares:
+        choices = with_shares(choices, shares, measured, model=folder.name, earlier=out)
     stem = f"{datetime.now(UTC):%Y%m%d}-{'-'.join(_words(choices, measured))}-{code.short}"
     plan = build_plan(
         choices,
@@ -281,7 +334,12 @@ def _prepare(
         seed=plan.seed,
         workloads=plan.workloads,
         vocabulary=folder.vocabulary,
-        given={name: file.prompts for name, file in files.items()},
+        given={
+            workload.name: files[base].prompts
+            for workload in plan.workloads
+            for base in files
+            if workload.name == base or (workload.arrivals and workload.name.startswith(f"{base}-"))
+        },
     )
     return _Prepared(
         study=Study(
@@ -349,55 +407,10 @@ def _run(prepared: _Prepared, console: Console) -> None:
         f"{duration(plan.blocks.most * block_s)} in all",
         highlight=False,
     )
-    _print_skipped_arms(plan, console)
+    print_skipped_arms(plan, console)
     if (prepared.folder / MANIFEST).is_file():
         done = stored(prepared.folder)[1].blocks_done
         console.print(f"going on: blocks that are done already: {done}", highlight=False)
     kind = BarProgress if console.is_terminal else PlainProgress
     with kind(console, costs, block_s=block_s) as progress:
         Sweep(prepared.study, prepared.folder, facts=prepared.facts, progress=progress).run()
-
-
-def _print_skipped_arms(plan: Plan, console: Console) -> None:
-    """What was asked for and is a hole."""
-    for arm in plan.skipped_arms:
-        where = f" on {arm.device} in {arm.dtype}" if arm.device else ""
-        console.print(
-            f"skipped: {arm.arm}{where} ({arm.reason})",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-def _print_plan(prepared: _Prepared, console: Console) -> None:
-    """What would run, cell by cell."""
-    plan, costs = prepared.study.plan, prepared.costs
-    table = Table(box=None, pad_edge=False, title=plan.run_id, title_justify="left")
-    for title in ("cell", "system", "requests x tokens"):
-        table.add_column(title, overflow="fold")
-    table.add_column("seconds a trial", justify="right")
-    workloads = {workload.name: workload for workload in plan.workloads}
-    for cell in plan.cells:
-        workload = workloads[cell.workload]
-        known = "" if cell.id in costs.measured else "~"
-        table.add_row(
-            cell.id,
-            cell.system,
-            f"{workload.requests} x {'up to ' if workload.lengths else ''}{workload.new_tokens}",
-            f"{known}{costs.cells_s[cell.id]:.1f}",
-        )
-    console.print(table)
-    for device in plan.skipped_devices:
-        console.print(f"skipped: {device.device} ({device.reason})", highlight=False)
-    _print_skipped_arms(plan, console)
-    block_s = costs.block_s(plan)
-    console.print(
-        f"{plan.blocks.least} to {plan.blocks.most} blocks of about {duration(block_s)}, and at "
-        f"most {plan.blocks.most_reruns} contended ones again: about "
-        f"{duration(plan.blocks.most * block_s)} in all",
-        highlight=False,
-    )
-    console.print(
-        "~ is a rough guess; without it, an earlier run measured it", highlight=False, style="dim"
-    )

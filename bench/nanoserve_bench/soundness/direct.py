@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nanoserve_bench.comparison import Comparison
 from nanoserve_bench.errors import RunUnsound, UnfairComparison
@@ -10,6 +10,7 @@ from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.soundness.catalogue import PAIR_RULES, RUN_RULES
 from nanoserve_bench.soundness.rule import Flaw, Rule, RunRule
 from nanoserve_bench.soundness.rules.pair_work import TOKENS, tokens_between
+from nanoserve_bench.soundness.rules.run_load import OFFERED, load_flaws
 from nanoserve_bench.soundness.rules.run_requests import EMPTY
 from nanoserve_bench.soundness.rules.run_shape import (
     CONCURRENT_BATCHES,
@@ -39,6 +40,23 @@ def check_concurrent(run: SystemRun) -> None:
         RunUnsound: With everything that is wrong.
     """
     _check_shape(run, Shape.CONCURRENT, (CONCURRENT_BATCHES,))
+
+
+def check_offered_load(run: SystemRun, due_ns: Sequence[int] | None = None) -> None:
+    """Refuse an open-loop run that did not arrive as offered, or was one at a time after all.
+
+    Args:
+        run: The run; its arrivals are stamped by when requests were due.
+        due_ns: When each request was due, ns after the first; None where nobody says, and then
+            the arrival stamps are believed.
+
+    Raises:
+        RunUnsound: With everything that is wrong.
+    """
+    lines = list(_lines((EMPTY, PRESENT, IN_ORDER, SLOTS_EXCEEDED), run))
+    lines += [_line(OFFERED, flaw) for flaw in load_flaws(run, due_ns)]
+    if lines:
+        raise RunUnsound("\n".join(f"{run.system}: {line}" for line in lines))
 
 
 def compare(baseline: SystemRun, candidate: SystemRun) -> Comparison:

@@ -190,8 +190,11 @@ class Evidence:
 
 
 def doublings(plan: Plan) -> Iterator[tuple[Cell, Cell]]:
-    """Cells of n and 2n slots of one arm, where the workload can fill 2n slots."""
-    requests = {workload.name: workload.requests for workload in plan.workloads}
+    """Cells of n and 2n slots of one arm, where the workload can fill 2n slots.
+
+    An open-loop workload has none: its throughput is what was offered.
+    """
+    requests = {w.name: w.requests for w in plan.workloads if w.arrivals is None}
     cells = {(*_place(cell), cell.slots): cell for cell in plan.cells}
     for lower in plan.cells:
         upper = cells.get((*_place(lower), 2 * lower.slots))

@@ -59,6 +59,7 @@ class System(ABC):
         runs_on: Kinds of device and dtypes that it runs, where it does not run all.
         optional: Whether a sweep that asks for it goes on without it where it cannot run: its arm
             is then a hole with its reason.
+        open_loop: Whether it can take each request when it is due (`Trial.due_ns`).
     """
 
     summary: ClassVar[str]
@@ -69,6 +70,7 @@ class System(ABC):
     variant_of: ClassVar[str | None] = None
     triages: ClassVar[bool] = False
     measures_ceilings: ClassVar[bool] = True
+    open_loop: ClassVar[bool] = False
     one_ground: ClassVar[bool] = False
     revisable: ClassVar[bool] = False
     options: ClassVar[Mapping[str, str]] = {}

@@ -29,6 +29,7 @@ class Nanoserve(System):
     requires = ("torch", "nanoserve")
     distribution = "nanoserve"
     revisable = True
+    open_loop = True
     kernel: ClassVar[str] = "auto"
 
     def __init__(self, launch: Launch) -> None:
@@ -79,6 +80,7 @@ class Nanoserve(System):
             system=self._launch.system,
             settings=self._description.settings(self._launch),
             cached_tokens=0,
+            due_ns=trial.due_ns,
         )
 
     def _describe(self) -> Description:

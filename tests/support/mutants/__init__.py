@@ -5,13 +5,14 @@ that is meant for it (and what follows from the same fault) can refuse it. The t
 that a kill table can be made by running it.
 """
 
-from support.mutants import forms, pairs, reports, requests, shapes, statistics, trials
+from support.mutants import forms, loads, pairs, reports, requests, shapes, statistics, trials
 from support.mutants.base import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
     *requests.MUTANTS,
     *shapes.MUTANTS,
     *trials.MUTANTS,
+    *loads.MUTANTS,
     *pairs.MUTANTS,
     *statistics.MUTANTS,
     *forms.MUTANTS,

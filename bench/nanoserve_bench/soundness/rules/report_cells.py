@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from nanoserve_bench.arrivals import PROCESSES
 from nanoserve_bench.plan import Plan
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.rule import Inspection, StudyRule
 
 KINDS = frozenset({"rival", "revision", "self"})
+MOST_RATE = 1e6
+"""Requests a second that nobody offers one by one."""
 
 
 def _cells(evidence: Evidence, inspection: Inspection) -> None:
@@ -57,6 +60,7 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
         yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
     yield from _doubled_names(plan)
     yield from _workload_flaws(plan)
+    yield from _arrival_flaws(plan)
     yield from _cell_flaws(plan)
     yield from _comparison_flaws(plan)
 
@@ -89,6 +93,19 @@ def _workload_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
             yield message, "workloads"
 
 
+def _arrival_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    for workload in plan.workloads:
+        arrivals = workload.arrivals
+        if arrivals is not None and (
+            arrivals.process not in PROCESSES or not 0 < arrivals.rate_per_s < MOST_RATE
+        ):
+            message = (
+                f"workload {workload.name} offers {arrivals.rate_per_s} requests a second, "
+                f"{arrivals.process}: no such load can be offered"
+            )
+            yield message, "workloads"
+
+
 def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     arms = {arm.name for arm in plan.arms}
     workloads = {workload.name for workload in plan.workloads}
@@ -107,6 +124,8 @@ def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
 
 def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     systems = {cell.id: cell.system for cell in plan.cells}
+    workloads = {cell.id: cell.workload for cell in plan.cells}
+    open_loop = {workload.name for workload in plan.workloads if workload.arrivals is not None}
     for planned in plan.comparisons:
         for cell_id in (planned.baseline, planned.candidate):
             if cell_id not in systems:
@@ -120,6 +139,12 @@ def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
                 f"{planned.candidate} and {planned.baseline} are of one system, and called rivals",
                 "comparisons",
             )
+        if {workloads.get(planned.baseline), workloads.get(planned.candidate)} & open_loop:
+            message = (
+                f"{planned.candidate} is compared in an open loop, where throughput is what was "
+                "offered: it gives latencies and no speedup"
+            )
+            yield message, "comparisons"
         if planned.baseline == planned.candidate:
             yield f"{planned.baseline} is compared with its own rows", "comparisons"
 

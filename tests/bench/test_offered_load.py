@@ -1,0 +1,159 @@
+"""`check_offered_load`, and an open loop driven on a ruler."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import statistics
+
+import pytest
+
+from nanoserve_bench import RunUnsound, SystemRun, check_offered_load
+from nanoserve_bench.arrivals import due_ns, offered
+from nanoserve_bench.plan import Arrivals, Plan
+from nanoserve_bench.records import Hold, RunRecord, Shape
+from nanoserve_bench.results import read
+from nanoserve_bench.runners import run_concurrent
+from nanoserve_bench.runs import TrialKey, assemble
+from support import load_studies
+from support.fake_systems import Params, SteppedFake
+from support.ruler import SETTINGS
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Plan, SystemRun]:
+    study = load_studies.study(0.9, blocks=1)
+    results = read(study.write(tmp_path_factory.mktemp("load") / "run"))
+    cell = load_studies.cell(results.plan.workloads[1])
+    run = assemble(results)[TrialKey(0, cell, warmup=False)]
+    return results.plan, dataclasses.replace(run, records=tuple(run.records))
+
+
+def test_a_run_that_arrived_as_offered_is_accepted(loaded: tuple[Plan, SystemRun]) -> None:
+    plan, run = loaded
+    check_offered_load(run)
+    check_offered_load(run, offered(plan, plan.workloads[1], 0))
+
+
+def test_arrivals_that_were_not_due_are_refused(loaded: tuple[Plan, SystemRun]) -> None:
+    plan, run = loaded
+    due = list(offered(plan, plan.workloads[1], 0))
+    due[7] += 1_000
+    check_offered_load(run, due)
+    due[7] += 1
+    with pytest.raises(RunUnsound, match=r"RUN023 .*1 request\(s\) did not arrive.*request r7 "):
+        check_offered_load(run, due)
+    with pytest.raises(RunUnsound, match="32 requests arrived, and 31 were offered"):
+        check_offered_load(run, due[:-1])
+
+
+def serial(gap_ns: int, lag_ns: int, *, slots: int = 2, holds: bool = True) -> SystemRun:
+    """Three requests of 100 ms each, due `gap_ns` apart and submitted `lag_ns` after that."""
+    records = []
+    for index in range(3):
+        due = 10**9 + index * gap_ns
+        sent = due + lag_ns * index
+        records.append(
+            RunRecord(
+                request=str(index),
+                prompt_ids=(index + 1,),
+                output_ids=(5,),
+                max_tokens=1,
+                arrival_ns=due,
+                submitted_ns=sent,
+                holds=(Hold(sent, sent + 100 * MS),) if holds else None,
+                first_token_ns=sent + 90 * MS,
+                finished_ns=sent + 100 * MS,
+            )
+        )
+    return SystemRun(
+        system="s",
+        shape=Shape.CONCURRENT,
+        slots=slots,
+        records=tuple(records),
+        settings=SETTINGS,
+    )
+
+
+def test_a_submission_may_be_late_by_ten_milliseconds_and_no_more() -> None:
+    check_offered_load(serial(gap_ns=500 * MS, lag_ns=5 * MS))
+    with pytest.raises(RunUnsound, match="request 2 could be submitted 10000002 ns earlier"):
+        check_offered_load(serial(gap_ns=500 * MS, lag_ns=5 * MS + 1))
+
+
+def test_a_closed_loop_is_told_from_an_open_one() -> None:
+    """Due 60 ms apart, and each sent when the one before was answered."""
+    with pytest.raises(RunUnsound) as caught:
+        check_offered_load(serial(gap_ns=60 * MS, lag_ns=40 * MS))
+    assert "no two of them ever held a slot together" in str(caught.value)
+    assert "the loop was closed" in str(caught.value)
+    with pytest.raises(RunUnsound, match="the loop was closed"):
+        check_offered_load(serial(gap_ns=60 * MS, lag_ns=40 * MS, holds=False))
+    # One slot serves one at a time because it is one.
+    with pytest.raises(RunUnsound) as caught:
+        check_offered_load(serial(gap_ns=60 * MS, lag_ns=40 * MS, slots=1))
+    assert "one at a time" not in str(caught.value)
+
+
+def test_an_empty_run_offered_nothing() -> None:
+    run = serial(gap_ns=500 * MS, lag_ns=0)
+    with pytest.raises(RunUnsound, match="no load was offered"):
+        check_offered_load(dataclasses.replace(run, records=()))
+
+
+def test_poisson_gaps_are_exponential_and_constant_ones_equal() -> None:
+    poisson = due_ns(Arrivals(process="poisson", rate_per_s=50.0), 4001, "a")
+    gaps = [later - earlier for earlier, later in itertools.pairwise(poisson)]
+    assert poisson[0] == 0
+    assert statistics.fmean(gaps) == pytest.approx(20 * MS, rel=0.05)
+    assert statistics.median(gaps) == pytest.approx(20 * MS * math.log(2), rel=0.06)
+    assert statistics.stdev(gaps) == pytest.approx(20 * MS, rel=0.06)
+    assert poisson == due_ns(Arrivals(process="poisson", rate_per_s=50.0), 4001, "a")
+    assert poisson != due_ns(Arrivals(process="poisson", rate_per_s=50.0), 4001, "b")
+    constant = due_ns(Arrivals(process="constant", rate_per_s=50.0), 4, "a")
+    assert constant == (0, 20 * MS, 40 * MS, 60 * MS)
+
+
+class Ruler:
+    """A clock that moves when somebody works or sleeps."""
+
+    def __init__(self, step_ns: int) -> None:
+        self.now_ns = 10**9
+        self.step_ns = step_ns
+        self.slept: list[float] = []
+
+    def clock(self) -> int:
+        return self.now_ns
+
+    def step(self) -> int:
+        self.now_ns += self.step_ns
+        return self.now_ns
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now_ns += round(seconds * 1e9)
+
+
+def test_each_request_is_handed_over_when_it_is_due_or_the_step_ends() -> None:
+    """Steps of 10 ms; the second falls due in the first step, the third long after all is done."""
+    ruler = Ruler(step_ns=10 * MS)
+    run = run_concurrent(
+        SteppedFake(2, clock=ruler.clock, work=ruler.step),
+        [(1,), (2,), (3,)],
+        Params(max_tokens=2),
+        slots=2,
+        system="s",
+        settings=SETTINGS,
+        due_ns=(0, 3 * MS, 100 * MS),
+        clock=ruler.clock,
+        sleep=ruler.sleep,
+    )
+    start = run.records[0].arrival_ns
+    assert [r.arrival_ns - start for r in run.records] == [0, 3 * MS, 100 * MS]
+    assert [r.submitted_ns - start for r in run.records] == [0, 10 * MS, 100 * MS]
+    assert [(r.finished_ns or 0) - start for r in run.records] == [20 * MS, 30 * MS, 120 * MS]
+    assert ruler.slept == [pytest.approx(0.070)]
+    check_offered_load(run, (0, 3 * MS, 100 * MS))
