@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from nanoserve_bench.errors import PlanError
@@ -44,6 +45,19 @@ class LoadChoice:
             )
             for rate in map(rounded, self.rates_per_s)
         )
+
+
+def base_of(workload: WorkloadPlan, workloads: Iterable[WorkloadPlan]) -> WorkloadPlan | None:
+    """The workload that an open loop offers, handed over at once; None where there is none.
+
+    The study's capacity is measured there, in as many slots.
+    """
+    for other in workloads:
+        if other.arrivals is None and workload == dataclasses.replace(
+            other, name=workload.name, slots=workload.slots, arrivals=workload.arrivals
+        ):
+            return other
+    return None
 
 
 def rounded(rate: float) -> float:

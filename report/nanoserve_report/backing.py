@@ -16,13 +16,14 @@ from nanoserve_bench.soundness import (
     RuleOutcome,
 )
 from nanoserve_bench.soundness.rules.report_form import PAGES
-from nanoserve_report import ladder
+from nanoserve_report import ladder, loads
 from nanoserve_report.book import BookError
 from nanoserve_report.links import Linker
 from nanoserve_report.study import AnyCell, AnyComparison, AnyMarginal, Folder, Sweep
 from nanoserve_report.tables import Num, Table
 from nanoserve_report.views import common
 from nanoserve_report.views import ladder as ladder_table
+from nanoserve_report.views import load as load_tables
 from nanoserve_report.views import sweep as tables
 
 HEADS = 2
@@ -71,6 +72,10 @@ def _tables(sweep: Sweep) -> Iterator[tuple[Table, Backing]]:
     for of_pairs in (tables.factors, tables.latency_ratios):
         yield of_pairs(sweep, linker), sweep.comparisons
     yield tables.doublings(sweep, linker), sweep.marginals
+    found = loads.loads(sweep)
+    yield load_tables.offered(sweep, linker), [load.cell for load in found]
+    each = [load.cell for load in found for _ in load_tables.METRICS]
+    yield load_tables.percentiles(sweep, linker), each
     yield ladder_table.table(sweep, linker), [rung.shown for rung in ladder.rungs(sweep)]
 
 

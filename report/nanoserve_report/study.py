@@ -18,6 +18,7 @@ from functools import cached_property
 from pathlib import Path
 
 from nanoserve_bench.errors import BenchError
+from nanoserve_bench.load import base_of
 from nanoserve_bench.plan import Cell, Plan, SkippedDevice
 from nanoserve_bench.records import Shape
 from nanoserve_bench.results import ResultSet
@@ -112,8 +113,12 @@ class Folder:
         if plan is None or results is None:
             return ()
         grouped: dict[tuple[str, str, str, str], list[Cell]] = defaultdict(list)
+        loads: dict[tuple[str, str, str, str], list[Cell]] = defaultdict(list)
+        bases = _bases(plan)
         for cell in plan.cells:
-            grouped[cell.device, cell.dtype, cell.model, cell.workload].append(cell)
+            base = bases.get(cell.workload)
+            into = grouped if base is None else loads
+            into[cell.device, cell.dtype, cell.model, base or cell.workload].append(cell)
         return tuple(
             Sweep(
                 folder=self,
@@ -121,8 +126,9 @@ class Folder:
                 results=results,
                 setting=setting_of(plan, results, cells),
                 planned=tuple(cells),
+                offered=tuple(loads[place]),
             )
-            for cells in grouped.values()
+            for place, cells in grouped.items()
         )
 
 
@@ -135,6 +141,8 @@ class Sweep:
     results: ResultSet
     setting: Setting
     planned: tuple[Cell, ...]
+    offered: tuple[Cell, ...] = ()
+    """Cells of the open loops that offer this setting's workload."""
 
     @property
     def name(self) -> str:
@@ -153,6 +161,15 @@ class Sweep:
             self.planned,
             key=lambda c: (c.arm != self.plan.headline_baseline, arms.get(c.arm, 0), c.slots),
         )
+        judged = self.folder.verdict.cells
+        return tuple(judged[cell.id] for cell in ordered if cell.id in judged)
+
+    @property
+    def loads(self) -> tuple[AnyCell, ...]:
+        """The open loops of this setting, by arm as planned and by rate."""
+        rates = {w.name: w.arrivals.rate_per_s for w in self.plan.workloads if w.arrivals}
+        arms = {arm.name: index for index, arm in enumerate(self.plan.arms)}
+        ordered = sorted(self.offered, key=lambda c: (arms.get(c.arm, 0), rates[c.workload]))
         judged = self.folder.verdict.cells
         return tuple(judged[cell.id] for cell in ordered if cell.id in judged)
 
@@ -390,6 +407,16 @@ class Study:
     def newest(self) -> str:
         """The newest plan's time (ISO), the only clock of the site; empty without a plan."""
         return max((folder.created_at for folder in self.folders), default="")
+
+
+def _bases(plan: Plan) -> dict[str, str]:
+    """The open loops of a plan that offer another of its workloads, and which one each."""
+    found = {}
+    for workload in plan.workloads:
+        base = base_of(workload, plan.workloads) if workload.arrivals is not None else None
+        if base is not None and any(cell.workload == base.name for cell in plan.cells):
+            found[workload.name] = base.name
+    return found
 
 
 def load(root: Path) -> Study:

@@ -13,8 +13,10 @@ import psutil
 import pytest
 
 from nanoserve_bench import sweep, systems
+from nanoserve_bench.arrivals import offered
 from nanoserve_bench.block import BlockRun, Study
 from nanoserve_bench.errors import PlanError, WorkerError
+from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.occupancy import split
 from nanoserve_bench.plan import Blocks, Fact, Plan
@@ -86,6 +88,7 @@ def plan_of(
     dtypes: tuple[str, ...] = ("float32",),
     workload: str = "day44",
     files: Mapping[str, WorkloadFile] | None = None,
+    load: LoadChoice | None = None,
 ) -> Plan:
     return build_plan(
         Choices(
@@ -95,6 +98,7 @@ def plan_of(
             most_blocks=blocks,
             slots=slots,
             dtypes=dtypes,
+            load=load,
         ),
         run_id="r",
         created_at="2020-01-01T00:00:00+00:00",
@@ -191,6 +195,23 @@ def test_each_request_asks_for_its_own_tokens_and_the_drain_is_seen(tmp_path: Pa
     assert where is not None
     assert where.drain_ns > 0
     assert where.starvation_ns == 0
+
+
+def test_an_open_loop_reaches_its_worker_and_is_stamped_by_when_requests_were_due() -> None:
+    load = LoadChoice(rates_per_s=(400.0,))
+    plan = plan_of("fake", "again=fake", "fake-batch", slots=(2,), load=load)
+    rows = BlockRun(study_of(plan), 0, replaces=None, progress=Silent()).run()
+    workload = plan.workloads[1]
+    own = [r for r in rows.requests if r.cell.endswith(workload.name)]
+    measured = [r for r in own if not r.warmup]
+    assert {r.cell for r in own} == {f"fake-batch/cpu/float32/2/{workload.name}"}
+    first = measured[0].arrival_ns
+    assert tuple(r.arrival_ns - first for r in measured) == offered(plan, workload, 0)
+    assert all(r.submitted_ns >= r.arrival_ns for r in measured)
+    # Warm-ups come all at once.
+    warm = [r for r in own if r.warmup]
+    assert len(warm) == 2
+    assert max(r.arrival_ns - r.submitted_ns for r in warm) == 0
 
 
 def test_a_file_of_requests_is_dealt_out_and_the_gate_holds_it_to_that(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 
 import pytest
@@ -11,6 +12,7 @@ from nanoserve_bench.launcher import Worker
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.protocol import Description, Launch, Trial, TrialResult
 from nanoserve_bench.records import Shape, SystemRun
+from nanoserve_bench.soundness.rules.run_steps import STEP_LOG
 from nanoserve_bench.systems import find
 
 MakeLaunch = Callable[..., Launch]
@@ -61,6 +63,19 @@ def test_the_ladder_says_what_the_baseline_says(
     system = find(name)(make_launch(name, model=tiny, most_slots=4))
     for slots in (1, 3, 4):
         agrees(baseline, system.run(trial_of(slots)), system.describe())
+
+
+def test_the_engine_takes_each_request_when_it_is_due(
+    tiny: ModelFolder, make_launch: MakeLaunch, baseline: SystemRun
+) -> None:
+    due = tuple(20_000_000 * index for index in range(len(RAGGED)))
+    system = find("nanoserve-torch")(make_launch("nanoserve-torch", model=tiny, most_slots=3))
+    made = system.run(dataclasses.replace(trial_of(3), due_ns=due))
+    first = made.records[0].arrival_ns
+    assert tuple(r.arrival_ns - first for r in made.records) == due
+    assert all(r.submitted_ns >= r.arrival_ns for r in made.records)
+    assert [r.output_ids for r in made.records] == [r.output_ids for r in baseline.records]
+    assert list(STEP_LOG.check(made)) == []
 
 
 def test_the_torch_twin_says_that_it_is_one(tiny: ModelFolder, make_launch: MakeLaunch) -> None:

@@ -9,6 +9,7 @@ from nanoserve_report.book import Book
 from nanoserve_report.figures import (
     ceiling,
     identity,
+    latency,
     marginal,
     occupancy,
     reproducibility,
@@ -21,6 +22,7 @@ from nanoserve_report.pages import parts
 from nanoserve_report.study import DevicePage, Section, Study, Sweep
 from nanoserve_report.views import common
 from nanoserve_report.views import ladder as ladder_table
+from nanoserve_report.views import load as load_tables
 from nanoserve_report.views import sweep as tables
 
 INDEX = "results/devices/index.md"
@@ -93,6 +95,7 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
         "splits": tables.splits(sweep, linker),
         "figures": [book.figure(draw, sweep, stem=stem, linker=linker) for draw in OF_A_SWEEP],
         "ladder": _ladder(book, sweep, stem, linker),
+        "load": _load(book, sweep, stem, linker),
         "reproduction": _reproduction(book, section, stem, linker),
     }
 
@@ -105,6 +108,18 @@ def _ladder(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, An
         "sentences": ladder.words(found),
         "table": ladder_table.table(sweep, linker),
         "figure": book.figure(ladder_figure.draw, sweep, stem=stem, linker=linker),
+    }
+
+
+def _load(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, Any] | None:
+    if not sweep.loads:
+        return None
+    arms = dict.fromkeys(cell.cell.arm for cell in sweep.loads)
+    return {
+        "knees": [f"{latency.knee(sweep, arm)[1]}." for arm in arms],
+        "offered": load_tables.offered(sweep, linker),
+        "percentiles": load_tables.percentiles(sweep, linker),
+        "figure": book.figure(latency.draw, sweep, stem=stem, linker=linker),
     }
 
 
