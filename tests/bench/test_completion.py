@@ -88,6 +88,8 @@ def test_what_the_usage_says_is_held_against_what_came() -> None:
         ((choice(token_ids=[7], prompt_token_ids=[1, 5, 6]),), "another prompt"),
         ((ONE, END, {"usage": {"completion_tokens": 3}}, "[DONE]"), "counts 3 completion .* of 1"),
         ((ONE, END, {"usage": {"prompt_tokens": 3}}, "[DONE]"), "counts 3 prompt .* sent 2"),
+        ((ONE, ONE, END, {"usage": {"completion_tokens": 1}}, "[DONE]"), "counts 1 .* ids of 2"),
+        ((ONE, choice(text="b"), END, "[DONE]"), "text without token ids"),
         ((ONE, {"usage": {"completion_tokens": -1}}), "completion_tokens -1"),
         ((ONE, {"usage": {"completion_tokens": "1"}}), "completion_tokens 1"),
     ],

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -172,6 +173,48 @@ def test_what_is_not_declared_is_unknown_and_the_gate_refuses_it(
     cached = dataclasses.replace(declared, cache="declared:on")
     with pytest.raises(RunUnsound, match="PAIR010"):
         compare(ours, run_of(result.records, cached))
+
+
+def _slow(reply: Reply, ids: Sequence[int], _: int) -> None:
+    """Good, only slow: pauses, comments, empty chunks, no usage."""
+    reply.head()
+    for token in ids:
+        time.sleep(0.01)
+        reply.raw(b": still here\n\n")
+        reply.event({"choices": []})
+        reply.token(text="")
+        reply.token(token)
+    reply.token(text="", finish_reason="length")
+    reply.done()
+
+
+def test_a_slow_server_is_measured_as_it_is(
+    server: CompletionsServer, launch: Callable[..., Launch]
+) -> None:
+    server.answers[BAD] = _slow
+    _, result = measured(launch())
+    record = result.records[1]
+    assert (record.error, record.output_ids) == (
+        "",
+        tuple(server.generate(record.prompt_ids, TOKENS)),
+    )
+    assert record.token_ns is not None
+    assert list(record.token_ns) == sorted(set(record.token_ns))
+
+
+def test_a_server_that_is_gone_ends_the_worker_and_says_so(
+    tiny: ModelFolder, make_launch: Callable[..., Launch]
+) -> None:
+    with serving(str(tiny.path)) as served:
+        told = [Option(name=name, value=value) for name, value in options_of(served).items()]
+        session = Session()
+        launched = session.answer(
+            dataclasses.replace(make_launch("openai", model=tiny), options=tuple(told))
+        )
+        assert isinstance(launched, Description)
+    failure = session.answer(Trial(slots=1, prompts=PROMPTS, max_tokens=(TOKENS,) * 3))
+    assert isinstance(failure, Failure)
+    assert failure.error.startswith(f"{served.url} takes no connections: ")
 
 
 def _error(reply: Reply, ids: Sequence[int], _: int) -> None:
@@ -347,7 +390,14 @@ def test_a_server_that_lies_consistently_is_refused_by_the_gate(
         compare(run_of(right.records, settings), run_of(lying.records, settings))
 
 
-@pytest.mark.parametrize(("answer", "reason"), [(_no_ids, "without token ids"), (_refuse, "500")])
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (_no_ids, "without token ids"),
+        (_refuse, "500"),
+        (_is_lazy, "asked for 2 tokens through any EOS, and gave 1"),
+    ],
+)
 def test_a_server_that_cannot_be_measured_is_found_out_at_its_launch(
     server: CompletionsServer, launch: Callable[..., Launch], answer: Answer, reason: str
 ) -> None:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from nanoserve_bench.environment import cpu_model
-from nanoserve_bench.errors import PlanError
+from nanoserve_bench.errors import PlanError, WorkerError
 from nanoserve_bench.models import tokenizer_digest
 from nanoserve_bench.protocol import Description, Launch, Trial
 from nanoserve_bench.records import Shape, SystemRun
@@ -105,13 +105,17 @@ class OpenAi(System):
 
     def run(self, trial: Trial) -> SystemRun:
         """All prompts, with at most `trial.slots` of them out at a time."""
+        try:
+            records = run_outstanding(
+                self._endpoint, trial.prompts, max_tokens=trial.max_tokens, slots=trial.slots
+            )
+        except OSError as error:
+            raise WorkerError(f"{self._options['url']} takes no connections: {error}") from error
         return SystemRun(
             system=self._launch.system,
             shape=self.shape,
             slots=trial.slots,
-            records=run_outstanding(
-                self._endpoint, trial.prompts, max_tokens=trial.max_tokens, slots=trial.slots
-            ),
+            records=records,
             settings=self._description.settings(self._launch),
         )
 
