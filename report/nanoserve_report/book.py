@@ -16,6 +16,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from nanoserve_report import markup
 from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.figures.store import Drawn, Store, Subject
 from nanoserve_report.links import Link, Linker
@@ -63,6 +64,7 @@ class Book:
         )
         environment.filters["md"] = escape_markdown
         environment.globals["math"] = _math
+        environment.globals["table_html"] = markup.table
         return environment
 
     def linker(self, page: str) -> Linker:

@@ -48,13 +48,16 @@ def epoch(study: Study) -> str:
 def build_site(root: Path, site: Path, study: Study) -> None:
     """Build the site strictly with the `mkdocs.yml` in `root`.
 
+    It is one version by itself, so it has no selector: there is no list of versions to ask for.
+
     Raises:
         PublishError: mkdocs found something wrong, such as a link into nothing.
     """
+    values = {**environment(study), "SITE_VERSIONS": "none"}
     _run(
         [sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "--strict",
          "--site-dir", str(site.resolve())],
-        root, environment(study), "the site could not be built",
+        root, values, "the site could not be built",
     )  # fmt: skip
 
 
