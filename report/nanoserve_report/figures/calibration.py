@@ -70,7 +70,7 @@ def draw(record: Calibration, facts: SourceFacts) -> Drawing:
         (POWER, f"{words.truth_words(effects[0])}: called faster" if effects else POWER),
     )
     with style.house_style():
-        figure, axes = style.blank(0.7 + 3 * (0.55 + 0.34 * len(kinds)), len(panels))
+        figure, axes = style.blank(0.7 + 3 * (0.55 + 0.44 * len(kinds)), len(panels))
         for panel, (quantity, title) in zip(axes, panels, strict=True):
             mine = [mark for mark in drawn if mark.quantity == quantity]
             style.row_axis(panel, kinds)
@@ -93,7 +93,7 @@ def draw(record: Calibration, facts: SourceFacts) -> Drawing:
         alt=_alt(drawn, facts),
         caption=(
             "One row per kind of study: its stopping rule, how recorded blocks are drawn, and "
-            "whether the A/A arm's noise comes from blocks of its own or shares the baseline. "
+            "what the A/A arm shares with the ratio. "
             "Bars are 95 % Monte Carlo intervals; dashed lines are the targets."
         ),
         columns=COLUMNS,
@@ -105,7 +105,7 @@ def draw(record: Calibration, facts: SourceFacts) -> Drawing:
 
 def _kind(row: Outcomes) -> str:
     rule = f"{row.most} blocks" if row.target_half_width is None else f"{row.least}-{row.most}"
-    return f"{rule}, {words.drawing_words(row.run_length)}\n{words.arms_words(row)}"
+    return f"{rule}, {words.drawing_words(row.run_length)}\nA/A shares {words.arms_words(row)}"
 
 
 def _share_axis(axes: Axes, drawn: Sequence[Mark], quantity: str) -> None:
@@ -120,7 +120,7 @@ def _share_axis(axes: Axes, drawn: Sequence[Mark], quantity: str) -> None:
     else:
         low, high = 0.0, 1.0
     axes.set_xlim(low, high)
-    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}%"))
     axes.grid(axis="x", color=style.GRID.sentinel, linewidth=0.7)
     axes.set_axisbelow(True)

@@ -161,7 +161,7 @@ def _factor_sentences(rows: Sequence[Outcomes]) -> Iterator[str]:
             continue
         between = f"{numbers.simulated(low).words} to {numbers.simulated(high).words} of studies"
         if low.point < LEAST_HELD:
-            yield f"The intervals of the {name} held the truth in only {between}: too narrow."
+            yield f"The intervals of the {name} held the truth in {between}: partly too narrow."
         elif high.point > MOST_HELD:
             yield (
                 f"The intervals of the {name} held the truth in {between}: wider than they need be."
