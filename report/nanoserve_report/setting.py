@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
-from nanoserve_bench.plan import Cell, Plan
+from nanoserve_bench.plan import Arm, Cell, Plan
 from nanoserve_bench.results import ResultSet
 from nanoserve_bench.soundness.rules.pair_libraries import parse_libraries
 
@@ -54,11 +54,7 @@ def setting_of(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting
         row for row in results.systems if (row.device, row.dtype) == (first.device, first.dtype)
     ]
     facts = {fact.name: fact.value for fact in results.manifest.facts}
-    versions = {
-        f"{arm.system} {arm.version}{f' at {arm.revision}' if arm.revision else ''}"
-        for arm in plan.arms
-        if arm.name in names
-    }
+    versions = {version_of(arm) for arm in plan.arms if arm.name in names}
     for row in launches:
         libraries = parse_libraries(row.libraries)
         versions |= {f"{name} {version}" for name, version in libraries.items()}
@@ -72,6 +68,11 @@ def setting_of(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting
         versions=tuple(sorted(versions)),
         code=str(facts.get("sources") or plan.revision or ""),
     )
+
+
+def version_of(arm: Arm) -> str:
+    """What an arm runs: its system with the version, and the revision where one was chosen."""
+    return f"{arm.system} {arm.version}{f' at {arm.revision}' if arm.revision else ''}"
 
 
 def slug(text: str) -> str:

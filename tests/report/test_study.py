@@ -12,7 +12,7 @@ from nanoserve_bench.soundness import judge_path
 from nanoserve_report.pages import compose, parts
 from nanoserve_report.setting import slug
 from nanoserve_report.study import Folder, Status, Study, StudyError, load
-from support.report_studies import REFUSED_CELL, diverge, sweep, write
+from support.report_studies import REFUSED_CELL, diverge, ladder, sweep, write
 
 
 def test_a_sound_folder_is_sound(one: Study) -> None:
@@ -138,6 +138,16 @@ def test_what_ran_otherwise_is_another_setting(tmp_path: Path, change, words: st
     names = [parts.section_name(section, page) for section in page.sections]
     assert words in names[0]
     assert names[0] != names[1]
+
+
+def test_a_rival_tells_a_section_apart_without_all_that_it_brings_along(tmp_path: Path) -> None:
+    """Its libraries would make a heading of several lines."""
+    plain = sweep(1)
+    plain.plan = dataclasses.replace(plain.plan, created_at="2025-02-01T00:00:00+00:00")
+    study = load(write(tmp_path, ladder(), plain))
+    (page,) = study.devices
+    names = [parts.section_name(section, page) for section in page.sections]
+    assert sorted(names) == ["day44", "day44, hf-static 1.0, strong 1.0"]
 
 
 def test_two_commits_of_the_same_sources_are_one_setting(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def ladder() -> sound.Study:
         ("strong", lambda _, rows: 30.0 + 9.0 * rows),
     ):
         arm = Arm(name=name, system=name, version="1.0")
-        with_arm(made, arm, kind="rival", step_ms=step, libraries=f"{name}=1.0")
+        with_arm(made, arm, kind="rival", step_ms=step, libraries=f"{name}-runtime=1.0")
     return made
 
 

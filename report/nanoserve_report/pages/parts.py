@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.soundness import SoundMarginal
 from nanoserve_report import ladder, numbers, wording
+from nanoserve_report.setting import version_of
 from nanoserve_report.study import DevicePage, Folder, Section, Status, Sweep
 from nanoserve_report.views import common
 
@@ -162,7 +163,13 @@ def section_name(section: Section, page: DevicePage) -> str:
         words.append(f"machine {setting.machine.removeprefix('sha256:')[:8]}")
     if len({other.threads for other in same}) > 1:
         words += [numbers.count(number, "thread") for number in setting.threads]
-    words += [v for v in setting.versions if any(v not in other.versions for other in same)]
+    differing = [v for v in setting.versions if any(v not in other.versions for other in same)]
+    systems = {version_of(arm) for arm in section.lead.plan.arms}
+    words += [v for v in differing if v in systems]
+    # Whose systems differ is known by them; a rival would bring all its libraries into the name.
+    alike = [s for s in same if systems & set(differing) <= set(s.versions)]
+    libraries = [v for v in differing if v not in systems]
+    words += [v for v in libraries if any(v not in other.versions for other in alike)]
     if len({other.code for other in same}) > 1:
         revision = section.lead.plan.revision
         words += [f"revision {revision[:7]}"] if revision else []
