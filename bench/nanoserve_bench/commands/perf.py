@@ -16,11 +16,12 @@ from nanoserve_bench import devices, environment, revision
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
 from nanoserve_bench.perf.arms import FULL, QUICK, Arm, Scale, arms_of, orders
 from nanoserve_bench.perf.figures import Standing, figure_rows
-from nanoserve_bench.perf.files import DOCUMENT, read_run, write_profile
+from nanoserve_bench.perf.files import DOCUMENT, read_profile, read_run, write_profile
 from nanoserve_bench.perf.goals import GOALS, Best
+from nanoserve_bench.perf.profile import DOCUMENT as PROFILE
 from nanoserve_bench.perf.profile import SCHEMA_VERSION as PROFILE_SCHEMA
-from nanoserve_bench.perf.profile import Profile
-from nanoserve_bench.perf.profiling import take_profile
+from nanoserve_bench.perf.profile import Profile, joined
+from nanoserve_bench.perf.profiling import VARIANTS, take_profile
 from nanoserve_bench.perf.records import SCHEMA_VERSION, FigureRow, PerfRun
 from nanoserve_bench.perf.session import Session, begin
 from nanoserve_bench.perf.table import print_figures, print_profile
@@ -54,6 +55,13 @@ Exit codes
 @click.option(
     "--profile", is_flag=True, help="Take the profile of a decode step instead of the table."
 )
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    type=click.Choice([variant.name for variant in VARIANTS]),
+    help="Of the profile: only these; the others stay as they were taken. [default: all]",
+)
 @click.option("--threads", type=click.IntRange(min=1), help="[default: the physical cores]")
 @click.option("--seed", type=int, default=44, show_default=True, help="Of prompts and orders.")
 @click.option(
@@ -76,6 +84,7 @@ def perf(
     rivals: bool,
     check: bool,
     profile: bool,
+    variants: tuple[str, ...],
     threads: int | None,
     seed: int,
     out: Path,
@@ -103,7 +112,7 @@ def perf(
         unfinished=not profile,
     )
     if profile:
-        _take_profile(prepared, console)
+        _take_profile(prepared, console, variants or [variant.name for variant in VARIANTS])
         return
     arms = arms_of(scale, rivals=rivals)
     session = Session(
@@ -211,13 +220,14 @@ def _print_plan(arms: Sequence[Arm], console: Console) -> None:
         console.print(f"{arm.name}: {cells}", markup=False, highlight=False)
 
 
-def _take_profile(prepared: _Prepared, console: Console) -> None:
+def _take_profile(prepared: _Prepared, console: Console, names: Sequence[str]) -> None:
     run = prepared.run
     console.print(f"{run.run_id}: the profile of a step, some minutes", highlight=False)
     taken = take_profile(
         prepared.model,
         threads=run.threads,
         say=lambda line: console.print(line, markup=False, highlight=False),
+        variants=[variant for variant in VARIANTS if variant.name in names],
     )
     profile = Profile(
         schema=PROFILE_SCHEMA,
@@ -233,6 +243,8 @@ def _take_profile(prepared: _Prepared, console: Console) -> None:
         disturbed=taken.disturbed,
         rows=taken.rows,
     )
+    if (prepared.folder / PROFILE).is_file():
+        profile = joined(read_profile(prepared.folder), profile)
     write_profile(prepared.folder, profile)
     print_profile(taken.rows, console)
     for line in taken.disturbed:

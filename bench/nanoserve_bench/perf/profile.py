@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from nanoserve_bench.errors import PlanError
 from nanoserve_bench.plan import Fact
 
 SCHEMA_VERSION = 1
@@ -61,3 +62,20 @@ class Profile:
     facts: tuple[Fact, ...]
     disturbed: tuple[str, ...]
     rows: tuple[ProfileRow, ...]
+
+
+def joined(before: Profile, now: Profile) -> Profile:
+    """The variants taken before and now, each as it was last taken.
+
+    Raises:
+        PlanError: They are not of the same code, model and machine.
+    """
+    for name in ("sources", "model", "machine", "threads"):
+        if getattr(before, name) != getattr(now, name):
+            raise PlanError(
+                f"the folder holds a profile with other {name}: choose another --run-id"
+            )
+    taken = {row.variant for row in now.rows}
+    kept = tuple(row for row in before.rows if row.variant not in taken)
+    noted = tuple(line for line in before.disturbed if line.partition(":")[0] not in taken)
+    return replace(now, rows=(*kept, *now.rows), disturbed=(*noted, *now.disturbed))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nanoserve_bench.errors import PlanError
 from nanoserve_bench.perf.figures import figure_rows
 from nanoserve_bench.perf.files import (
     DOCUMENT,
@@ -17,7 +18,7 @@ from nanoserve_bench.perf.files import (
     write_profile,
     write_run,
 )
-from nanoserve_bench.perf.profile import SCHEMA_VERSION, Profile, ProfileRow
+from nanoserve_bench.perf.profile import SCHEMA_VERSION, Profile, ProfileRow, joined
 from nanoserve_bench.record_files import RecordError
 from support.perf_runs import perf_run
 
@@ -123,3 +124,15 @@ def test_a_profile_whose_table_was_changed_is_refused(tmp_path: Path) -> None:
     table.write_text(table.read_text().replace("0.02", "0.03", 1))
     with pytest.raises(RecordError, match="says something else than"):
         read_profile(tmp_path)
+
+
+def test_variants_may_be_taken_one_after_the_other() -> None:
+    first = dataclasses.replace(profile(), disturbed=("one way: a neighbour", "b: another"))
+    other = dataclasses.replace(first.rows[0], variant="b")
+    first = dataclasses.replace(first, rows=(*first.rows, other))
+    again = dataclasses.replace(profile(), rows=(dataclasses.replace(profile().rows[0], rows=9),))
+    both = joined(first, again)
+    assert [(row.variant, row.rows) for row in both.rows] == [("b", 8), ("one way", 9)]
+    assert both.disturbed == ("b: another",)
+    with pytest.raises(PlanError, match="profile with other sources"):
+        joined(first, dataclasses.replace(again, sources="others"))
