@@ -22,7 +22,7 @@ from nanoserve_report.views import common
 
 PAIR_COLUMNS = (
     "run", "device", "dtype", "model", "workload", "kind", "candidate", "candidate_name",
-    "baseline", "baseline_name", "envelope_low", "envelope_high", "data",
+    "baseline", "baseline_name", "slots_alike", "envelope_low", "envelope_high", "data",
 )  # fmt: skip
 TRIAL_COLUMNS = ("cell", "name", "block", "output_tokens", "wall_ns", "served_ns")
 DOUBLING = "doubling"
@@ -111,11 +111,13 @@ def pairs_csv(found: tuple[Offer, ...]) -> str:
     for offer in found:
         setting = offer.sweep.setting
         low, high = offer.envelope or (None, None)
+        slots_alike = all(comparison.slots_alike for comparison in offer.pairs.values())
         rows.append(
             (
                 offer.sweep.name, setting.device, setting.dtype, setting.model, setting.workload,
                 offer.kind, offer.candidate.id, common.name_of(offer.candidate), offer.baseline.id,
-                common.name_of(offer.baseline), low, high, data_name(offer.sweep.name),
+                common.name_of(offer.baseline), int(slots_alike), low, high,
+                data_name(offer.sweep.name),
             )
         )  # fmt: skip
     return csv_text(PAIR_COLUMNS, rows)

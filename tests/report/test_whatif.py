@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
+from pathlib import Path
 
 from nanoserve_bench.soundness import RefusedComparison, RefusedMarginal
+from nanoserve_report import whatif
 from nanoserve_report.book import Book
 from nanoserve_report.pages import compose
-from nanoserve_report.study import Study
+from nanoserve_report.study import Study, load
+from support.report_studies import sweep, write
 
 
 def rows(book: Book, name: str) -> list[dict[str, str]]:
@@ -45,3 +49,18 @@ def test_where_nothing_is_offered_the_page_says_so() -> None:
     text = book.files["results/what-if.md"].decode()
     assert "no pair was found comparable" in text
     assert "<script" not in text
+
+
+def test_pairs_whose_slots_mean_two_things_are_told_apart(one: Study, tmp_path: Path) -> None:
+    changed = sweep()
+    changed.edit(
+        "systems",
+        lambda row: dataclasses.replace(row, stamps="holds=connection first_token tokens steps"),
+        where=lambda row: row.system == "nanoserve",
+    )
+    mixed = load(write(tmp_path, changed))
+    for study, told_apart in ((one, set()), (mixed, {"rival"})):
+        text = whatif.pairs_csv(whatif.offers(study))
+        found = list(csv.DictReader(io.StringIO(text)))
+        assert {row["kind"] for row in found if row["slots_alike"] == "0"} == told_apart
+        assert {row["kind"] for row in found if row["slots_alike"] == "1"} >= {"self", "doubling"}

@@ -124,8 +124,11 @@
 
   const show = (place, cells, pair, quantiles) => {
     const above = cells.get(pair.candidate), below = cells.get(pair.baseline);
+    // Where a slot means something else on the other side, held time is not compared.
+    const alike = pair.slots_alike === "1";
     const split = ["throughput", "batch", "slot"].map((figure) =>
-      ofPair(above.blocks, below.blocks, figure, quantiles));
+      figure === "throughput" || alike
+        ? ofPair(above.blocks, below.blocks, figure, quantiles) : null);
     const row = (id, label, [point, interval]) => {
       const line = make("tr", "", { "data-figure": id });
       const cell = make("td", "", { class: "ns-num" });
@@ -134,7 +137,8 @@
       line.append(make("th", label, { scope: "row" }), cell);
       return line;
     };
-    const printed = split.map((found) => (found === null ? ["\u2014", "slots not told"] : ratio(found)));
+    const printed = split.map((found) => (
+      found === null ? ["\u2014", alike ? "slots not told" : "slots of two kinds"] : ratio(found)));
     const body = make("tbody", "");
     body.append(
       row("speedup", pair.kind === "doubling" ? "throughput, times" : "speedup", printed[0]),
