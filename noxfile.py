@@ -280,6 +280,20 @@ def kills(session: nox.Session) -> None:
 
 
 @nox.session(default=False)
+def mutation(session: nox.Session) -> None:
+    """Look for changes to the arithmetic and the rules that no test notices; `-- MODULE...`.
+
+    Fails on a survivor without a reason in tests/mutation/survivors.csv. All modules take hours.
+    """
+    _install(session, "bench", "report", groups=("mutation",))
+    session.run(
+        "python",
+        *("-m", "support.mutation", *session.posargs),
+        env={"PYTHONPATH": str(ROOT / "tests"), "OMP_NUM_THREADS": "1"},
+    )
+
+
+@nox.session(default=False)
 def publish(session: nox.Session) -> None:
     """Publish the site as a version: `-- 0.1 latest` commits it to the branch gh-pages."""
     if not session.posargs:

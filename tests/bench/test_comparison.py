@@ -23,6 +23,8 @@ from nanoserve_bench import (
 )
 from nanoserve_bench.comparison import arrival_pattern
 from nanoserve_bench.records import Hold
+from nanoserve_bench.soundness.rule import PairRule
+from nanoserve_bench.soundness.rules import pair_settings
 from support.ruler import concurrent, edited, ns, serial
 
 ids = st.lists(st.integers(0, 3), max_size=6).map(tuple)
@@ -147,6 +149,53 @@ def test_weights_named_alike_on_both_sides_by_neither_form_are_unfair(name: str)
         compare(serial(weights=name), concurrent(weights=name))
 
 
+def test_what_a_declaration_says_may_hold_colons() -> None:
+    assert compare(serial(), concurrent(weights="declared:gguf:F32")).speedup == 2
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "value", "message", "evidence"),
+    [
+        (
+            pair_settings.PRECISION,
+            "matmul_precision",
+            "tf32",
+            "the matmul precision differs: tf32 in the candidate, ieee in the baseline",
+            "baseline ieee, candidate tf32",
+        ),
+        *(
+            (
+                pair_settings.CACHE,
+                "cache",
+                unknown,
+                "the cache of the candidate is unknown, and what is unknown cannot be verified",
+                "baseline off, candidate None",
+            )
+            for unknown in ("", "unknown", None)
+        ),
+        (
+            pair_settings.WEIGHTS,
+            "weights",
+            None,
+            "the weights of the candidate is unknown, and what is unknown cannot be verified",
+            f"baseline {serial().settings.weights}, candidate None",
+        ),
+        (
+            pair_settings.WEIGHTS,
+            "weights",
+            "smollm2",
+            "the weights are named by neither a digest nor a declaration",
+            f"baseline {serial().settings.weights}, candidate smollm2",
+        ),
+    ],
+)
+def test_a_difference_is_said_with_both_values(
+    rule: PairRule, name: str, value: str | None, message: str, evidence: str
+) -> None:
+    (flaw,) = rule.check(serial(), concurrent(**{name: value}))
+    assert (flaw.message, flaw.evidence) == (message, evidence)
+
+
 def test_slot_factors_are_holes_where_a_slot_means_something_else() -> None:
     connections = dataclasses.replace(candidate(), slot="connection")
     found = compare(baseline(), connections)
@@ -221,6 +270,9 @@ def test_only_one_side_warm_is_unfair() -> None:
         warm = edited(warm, number, cached_tokens=2)
     with pytest.raises(UnfairComparison, match=r"PAIR010 .*8 cached tokens in the candidate, 0"):
         compare(serial(cache="on"), warm)
+    with pytest.raises(UnfairComparison, match=r"PAIR010 .*0 cached tokens in the candidate, 8"):
+        compare(warm, serial(cache="on"))
+    assert compare(warm, warm).speedup == 1
 
 
 def test_all_findings_come_at_once() -> None:
@@ -408,6 +460,12 @@ def test_arrivals_within_a_hundredth_of_the_wall_are_a_burst(late_ns: int, patte
         last, arrival_ns=first.arrival_ns + late_ns, finished_ns=first.arrival_ns + 100
     )
     assert arrival_pattern(dataclasses.replace(run, records=(first, last))) == pattern
+
+
+def test_a_burst_at_the_very_beginning_of_a_clock_is_a_burst() -> None:
+    run = concurrent(1, slots=2)
+    first = dataclasses.replace(run.records[0], arrival_ns=0, finished_ns=50)
+    assert arrival_pattern(dataclasses.replace(run, records=(first,))) == "burst"
 
 
 def test_a_serial_run_arrives_one_by_one() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nanoserve_bench.errors import RunUnsound
 from nanoserve_bench.figures import Figures
-from nanoserve_bench.records import NS_PER_S, Hold, RunRecord, Shape, SystemRun, Totals
+from nanoserve_bench.records import NS_PER_S, Hold, RunRecord, Shape, SystemRun, Totals, undeclared
 from support.ruler import MS, SETTINGS, concurrent, edited, ns, record, serial
 
 
@@ -262,3 +262,7 @@ def test_sums_that_the_records_know_are_taken_from_them() -> None:
     run = dataclasses.replace(serial(4), records=Known())
     assert run.totals is Known.totals
     assert run.output_tokens == 8
+
+
+def test_the_mark_of_a_declaration_stands_in_front() -> None:
+    assert undeclared("declared:off") == undeclared("off") == "off"

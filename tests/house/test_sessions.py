@@ -17,10 +17,10 @@ import pytest
 
 SESSIONS = (
     *("build", "bench", "rival", "perf", "soak", "report", "calibrate", "scale", "serve"),
-    *("kills", "publish", "tests", "lint", "types"),
+    *("kills", "mutation", "publish", "tests", "lint", "types"),
 )
 NAMED = re.compile(r"\bnox -s ((?:[a-z]+ )*[a-z]+)(?=[`\n\'\")]| --| +#| &&|$)")
-TORCH_FREE = ("report", "calibrate", "scale", "kills", "serve", "publish", "lint")
+TORCH_FREE = ("report", "calibrate", "scale", "kills", "mutation", "serve", "publish", "lint")
 
 
 @dataclass

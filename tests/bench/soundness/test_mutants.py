@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from functools import cache
 
 import pytest
@@ -16,17 +17,22 @@ from support.mutants.pages import PAGE_MUTANTS
 ALL_MUTANTS = (*MUTANTS, *PAGE_MUTANTS)
 
 
-judged = cache(kill_table.judge)
-"""Each mutant and control is judged once, for its own test and for the table."""
+Judge = Callable[[Mutant | Control], kill_table.Judged]
 
 
 @pytest.fixture(scope="module")
-def table() -> kills.KillTable:
+def judged() -> Judge:
+    """Each mutant and control is judged once, for its own test and for the table."""
+    return cache(kill_table.judge)
+
+
+@pytest.fixture(scope="module")
+def table(judged: Judge) -> kills.KillTable:
     return kill_table.tabulate(judged)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rule}-{mutant.name}")
-def test_a_mutant_is_refused_by_the_rule_meant_for_it(mutant: Mutant) -> None:
+def test_a_mutant_is_refused_by_the_rule_meant_for_it(mutant: Mutant, judged: Judge) -> None:
     verdict = judged(mutant)
     assert not verdict.ok
     assert mutant.rule in verdict.codes
@@ -38,7 +44,7 @@ def test_a_mutant_is_refused_by_the_rule_meant_for_it(mutant: Mutant) -> None:
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
-def test_a_clean_control_is_accepted_whole(control: Control) -> None:
+def test_a_clean_control_is_accepted_whole(control: Control, judged: Judge) -> None:
     verdict = judged(control)
     assert [str(finding) for finding in verdict.findings] == []
     assert verdict.ok
