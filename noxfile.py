@@ -78,8 +78,8 @@ def _install_measuring(session: nox.Session) -> None:
 
 
 def _install_report(session: nox.Session) -> None:
-    """Install the judge and the report, and make sure that no torch came along."""
-    _install(session, "bench", "report")
+    """Install what makes the site, and make sure that no torch came along."""
+    _install(session, "bench", "report", groups=("docs",))
     session.run("python", "-c", TORCH_FREE, log=False)
 
 
@@ -307,7 +307,7 @@ def tests(session: nox.Session) -> None:
     """Run all tests, on the real weights and in a real browser; `-- ARGS` go to pytest."""
     _ensure_browser(session)
     _install_torch(session)
-    _install(session, "engine", "bench[run]", "report", groups=("tests",))
+    _install(session, "engine", "bench[run]", "report", groups=("docs", "tests"))
     _install_weights(session)
     session.run("python", "-m", "pytest", *session.posargs, env={**QUIET, "HF_HUB_OFFLINE": "1"})
 

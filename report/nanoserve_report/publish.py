@@ -55,7 +55,8 @@ def build_site(root: Path, site: Path, study: Study) -> None:
     """
     values = {**environment(study), "SITE_VERSIONS": "none"}
     _run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "--strict",
+        # Never --quiet: mkdocs then drops warnings before it counts them, and strict means nothing.
+        [sys.executable, "-m", "mkdocs", "build", "--clean", "--strict",
          "--site-dir", str(site.resolve())],
         root, values, "the site could not be built",
     )  # fmt: skip

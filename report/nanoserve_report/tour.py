@@ -96,6 +96,19 @@ class Module:
         """Its syntax; for Python only."""
         return ast.parse(self.source)
 
+    @property
+    def offers(self) -> tuple[str, ...]:
+        """Its public classes and functions that say what they are, in order."""
+        if self.language != "python":
+            return ()
+        return tuple(
+            node.name
+            for node in self.tree.body
+            if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            and not node.name.startswith("_")
+            and ast.get_docstring(node)
+        )
+
     @cached_property
     def imports(self) -> frozenset[str]:
         """Every module that it names, as dotted paths or as included files."""
@@ -282,12 +295,23 @@ def _page(tour: Tour, path: str, neighbours: Mapping[str, tuple[str, ...]]) -> s
             "",
         ]
     lines += _around(tour, path, home)
+    lines += _interface(tour, path)
     links = [
         f"{word}: [{_shown(other)}]({home}{tour.modules[other].page})"
         for word, others in neighbours.items()
         for other in others
     ]
     return "\n".join([*lines, " · ".join(links), ""])
+
+
+def _interface(tour: Tour, path: str) -> list[str]:
+    """What the module offers: a directive of mkdocstrings for each public class and function."""
+    lines: list[str] = []
+    for name in tour.modules[path].offers:
+        # A link to a type leads to the API's page of it, which is its one home.
+        lines += [f"::: {tour.name(path)}.{name}", "    options:"]
+        lines += ["      skip_local_inventory: true", ""]
+    return ["## Interface", "", *lines] if lines else []
 
 
 def _shown(path: str) -> str:

@@ -236,4 +236,11 @@ def timing_costs(study: Study) -> list[str]:
 
 def holes(skipped: Iterable[SkippedDevice]) -> str:
     """Which devices are holes, and why; empty where there is none."""
-    return " ".join(f"{hole.device} was not measured: {hole.reason}." for hole in skipped)
+    by_reason: dict[str, list[str]] = {}
+    for hole in skipped:
+        by_reason.setdefault(hole.reason, []).append(hole.device)
+    return " ".join(
+        f"{numbers.enumerate_words(devices)} {'was' if len(devices) == 1 else 'were'} not "
+        f"measured: {reason}."
+        for reason, devices in by_reason.items()
+    )

@@ -84,6 +84,21 @@ def test_a_site_from_nothing(capsys, monkeypatch, repository: Path, one_root: Pa
     assert git(repository, "status", "--porcelain") == "", "what is generated is ignored"
 
 
+def test_a_link_into_nothing_stops_the_build(
+    capsys, monkeypatch, repository: Path, one_root: Path
+) -> None:
+    """Strict means strict: a warning of mkdocs is an error that is shown."""
+    run(capsys, monkeypatch, "init", repository)
+    commit_results(repository, one_root)
+    with (repository / "docs/index.md").open("a") as page:
+        page.write("[gone](nowhere.md)\n")
+    monkeypatch.chdir(repository)
+    code, _, err = run(capsys, monkeypatch, "build")
+    assert code == 2
+    assert "the site could not be built" in err
+    assert "nowhere.md" in err
+
+
 def test_nothing_is_overwritten(capsys, monkeypatch, repository: Path) -> None:
     (repository / "docs").mkdir()
     (repository / "docs/index.md").write_text("mine")
@@ -108,7 +123,8 @@ def test_shared_files_are_left_and_their_lines_told(capsys, monkeypatch, reposit
     code, out, _ = run(capsys, monkeypatch, "init", repository)
     assert code == 0
     assert (repository / ".gitignore").read_text() == "mine\n"
-    assert "add to it:\n    /docs/results/\n" in out
+    assert "add to it:\n    /" in out
+    assert "\n    /docs/results/\n" in out
 
 
 def test_a_place_that_is_no_folder_is_an_error(capsys, monkeypatch, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from pathlib import Path
 
@@ -104,3 +105,25 @@ def test_docstrings_become_markdown() -> None:
     assert rest.to_markdown("So::\n\n    x = ``y``\n\n::\n\n    z") == "So:\n\n    x = y\n\n    z"
     assert rest.to_markdown("- a\n  b\n- c") == "- a b\n- c"
     assert rest.to_markdown("``List[<int>]`` & <b>") == "`List[<int>]` &amp; &lt;b&gt;"
+
+
+def test_the_interface_of_a_module_is_on_its_page(engine: tour.Tour) -> None:
+    pages = tour.pages(engine)
+    assert "::: nanoserve.scheduler.Scheduler\n" in pages["scheduler.md"]
+    assert "::: nanoserve.models.rope.rope_table\n" in pages["models/rope.md"]
+    assert "_stretch\n" not in pages["models/rope.md"]
+    assert "## Interface" not in pages["kernels/tile-h.md"]
+
+
+@pytest.mark.parametrize("package", ["engine/nanoserve", "bench/nanoserve_bench"])
+def test_what_a_package_exports_is_on_a_page_of_the_api(package: str) -> None:
+    tree = ast.parse((REPOSITORY / package / "__init__.py").read_text("utf-8"))
+    (exported,) = (
+        ast.literal_eval(node.value)
+        for node in tree.body
+        if isinstance(node, ast.Assign) and node.targets[0].id == "__all__"  # type: ignore[attr-defined]
+    )
+    text = "\n".join(page.read_text("utf-8") for page in (REPOSITORY / "docs/api").glob("*.md"))
+    shown = {line.rpartition(".")[2] for line in re.findall(r"^::: (\S+)$", text, re.MULTILINE)}
+    assert len(exported) > 5
+    assert {name for name in exported if not name.startswith("__")} - shown == set()

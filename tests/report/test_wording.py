@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nanoserve_bench.plan import SkippedDevice
 from nanoserve_report import numbers, wording
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study, load
@@ -85,3 +86,15 @@ def test_the_untimed_system_over_the_timed_one_is_what_timing_costs(one: Study) 
     page = compose(study).files["results/self.md"].decode()
     assert "hf-generate-untimed over hf-generate" in page
     assert "no study here compares a thing with itself" in page
+
+
+def test_devices_that_were_not_measured_for_one_reason_are_told_together() -> None:
+    skipped = [
+        SkippedDevice(device="cuda", reason="no driver"),
+        SkippedDevice(device="mps", reason="another system"),
+        SkippedDevice(device="xpu", reason="no driver"),
+    ]
+    assert wording.holes(skipped) == (
+        "cuda and xpu were not measured: no driver. mps was not measured: another system."
+    )
+    assert wording.holes([]) == ""

@@ -36,6 +36,7 @@ PAGES = (
     "methodology/",
     "tour/",
     "tour/scheduler/",
+    "api/nanoserve/",
     "tour/kernels/tile-h/",
 )
 

@@ -57,7 +57,8 @@ def site_root(tmp: Path) -> Path:
     root = tmp / "clone"
     shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=shutil.ignore_patterns("results"))
     unwanted = shutil.ignore_patterns("*.so", "__pycache__")
-    for folder in ("report/nanoserve_report/theme", "report/hooks", "engine/nanoserve"):
+    sources = ("engine/nanoserve", "bench/nanoserve_bench")  # of the tour and of the API
+    for folder in ("report/nanoserve_report/theme", "report/hooks", *sources):
         shutil.copytree(REPOSITORY / folder, root / folder, ignore=unwanted)
     shutil.copy(REPOSITORY / "engine/tour.toml", root / "engine")
     shutil.copy(REPOSITORY / "mkdocs.yml", root)
