@@ -39,7 +39,7 @@ def draw(sweep: Sweep) -> Drawing:
         for arm in arms:
             _slots(axes, _slot_cells(sweep, arm), knees[arm][0])
             _rates(axes, [load for load in loads if load.cell.cell.arm == arm])
-        axes.margins(0.16)
+        axes.margins(x=0.25, y=0.16)
         axes.set_ylim(bottom=0)
         style.shapes(
             figure,
@@ -56,6 +56,7 @@ def draw(sweep: Sweep) -> Drawing:
         caption=(
             "Circles: all requests at once, in more and more slots. Squares: requests offered in "
             "an open loop at the rates beside them; hollow where the queue still grew at the end. "
+            "Lines through a point are its 95 % intervals. "
             "The star is the knee: the last slot count before a doubling that is not worth it."
         ),
         columns=COLUMNS,
@@ -116,6 +117,7 @@ def _slots(axes: Axes, cells: list[SoundCell], at: int | None) -> None:
         markersize=5, linewidth=1.4,
     )  # fmt: skip
     for cell, (x, y) in zip(known, points, strict=True):
+        _intervals(axes, cell, style.BATCH)
         is_knee = cell.cell.slots == at
         if is_knee:
             axes.plot([x], [y], color=style.INK.sentinel, marker="*", markersize=13, zorder=6)
@@ -134,6 +136,7 @@ def _rates(axes: Axes, loads: list[Load]) -> None:
             continue
         x, y = cell.throughput.point, 1000 * cell.tpot.point
         points.append((x, y))
+        _intervals(axes, cell, style.SLOT)
         axes.plot(
             [x], [y], color=style.SLOT.sentinel, marker="s", markersize=6, zorder=5,
             markerfacecolor=style.PAPER.sentinel if figures.saturated else style.SLOT.sentinel,
@@ -146,6 +149,17 @@ def _rates(axes: Axes, loads: list[Load]) -> None:
         [x for x, _ in points], [y for _, y in points], color=style.SLOT.sentinel, linewidth=1.2,
         linestyle=(0, (4, 2)),
     )  # fmt: skip
+
+
+def _intervals(axes: Axes, cell: SoundCell, role: style.Role) -> None:
+    """The 95 % intervals of a point, in both directions."""
+    x, y = cell.throughput, cell.tpot
+    if y is None:
+        return
+    across = ([x.low, x.high], [1000 * y.point] * 2)
+    upwards = ([x.point] * 2, [1000 * y.low, 1000 * y.high])
+    for line in (across, upwards):
+        axes.plot(*line, color=role.sentinel, linewidth=1.1, solid_capstyle="butt", zorder=3)
 
 
 Knees = dict[str, tuple[int | None, str]]
