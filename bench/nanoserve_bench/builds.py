@@ -80,9 +80,7 @@ def _checkout(name: str) -> Path:
 
 
 def _commit(checkout: Path, name: str) -> str:
-    found = revision.git(
-        checkout, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
-    )
+    found = revision.git(checkout, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if found is None:
         raise PlanError(
             f"the repository has no revision {name!r}: git fetch it; a checkout of CI needs the "
