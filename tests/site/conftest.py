@@ -23,8 +23,8 @@ def three_sweeps(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
-def tree(tmp_path_factory: pytest.TempPathFactory, three_sweeps: Path) -> Path:
-    """The tree of `gh-pages` after two versions: one sweep in 0.1, three in 0.2."""
+def clone(tmp_path_factory: pytest.TempPathFactory, three_sweeps: Path) -> Path:
+    """A clone that has published two versions: one sweep in 0.1, three in 0.2."""
     tmp = tmp_path_factory.mktemp("site")
     root = site_root(tmp)
     first = write(tmp / "first", sweep())
@@ -33,13 +33,26 @@ def tree(tmp_path_factory: pytest.TempPathFactory, three_sweeps: Path) -> Path:
     assert "committed to gh-pages" in said
     again = report(root, "publish", "0.2", "latest", "--results", str(three_sweeps))
     assert "unchanged" in again, "the same content makes no second commit"
+    return root
+
+
+@pytest.fixture(scope="package")
+def plain(clone: Path, three_sweeps: Path) -> Path:
+    """The newest version as a site by itself."""
+    report(clone, "build", str(three_sweeps), "--site", "plain")
+    return clone / "plain"
+
+
+@pytest.fixture(scope="package")
+def tree(clone: Path) -> Path:
+    """The tree of `gh-pages`."""
     archive = subprocess.run(
         ["git", "archive", "gh-pages"],
-        cwd=root,
+        cwd=clone,
         capture_output=True,
         check=True,
     )
-    target = tmp / "tree"
+    target = clone.parent / "tree"
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as tar:
         tar.extractall(target, filter="data")
     return target
