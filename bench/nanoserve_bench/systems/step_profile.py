@@ -227,6 +227,11 @@ def compiled_forward(bench: Bench) -> Iterator[tuple[int, Samples]]:
     Raises:
         SystemExit: The compiled pass computes other logits.
     """
+    import torch._inductor.config as inductor  # noqa: PLC0415 - imports a compiler
+
+    # Attention on a CPU returns other strides than torch has told the compiler, and an assertion in
+    # the graph trips over it. Whether the result is right is checked below.
+    inductor.size_asserts = False
     asked = bench.asked
     for rows in asked.rows:
         model, call = _last_call(bench, rows)
