@@ -15,7 +15,7 @@ PRINTED = {"s": (1e3, "ms"), "bytes": (1e-9, "GB"), "bytes/s": (1e-9, "GB/s")}
 """Units that are printed in another one, and how many of it one is."""
 TONES = {Standing.MET: "good", Standing.MISSED: "bad", Standing.REFUSED: "bad"}
 GOOD = {Finding.IDENTICAL, Finding.NEAR_TIES}
-WHOLE, MODEL, COMPILATION = "step", "model", "compilation"
+WHOLE, MODEL = "step", "model"
 PHASES = (
     WHOLE,
     MODEL,
@@ -25,7 +25,6 @@ PHASES = (
     "sampler",
     "batch assembly",
     "scheduler and bookkeeping",
-    COMPILATION,
 )
 NOT_TOLD = Hole(reason="not told apart")
 
@@ -112,7 +111,7 @@ def phases(profile: Profile) -> Table:
 
 
 def _heading(phase: str) -> str:
-    return {WHOLE: "whole step", MODEL: "forward pass", COMPILATION: "to compile"}.get(phase, phase)
+    return {WHOLE: "whole step", MODEL: "forward pass"}.get(phase, phase)
 
 
 def _phase(parts: dict[str, ProfileRow], phase: str) -> Cell:
