@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 import statistics
+from pathlib import Path
 
 import pytest
 
@@ -16,8 +17,10 @@ from nanoserve_bench.records import Hold, RunRecord, Shape
 from nanoserve_bench.results import read
 from nanoserve_bench.runners import run_concurrent
 from nanoserve_bench.runs import TrialKey, assemble
+from nanoserve_bench.soundness import judge_path
 from support import load_studies
 from support.fake_systems import Params, SteppedFake
+from support.rebuild import change
 from support.ruler import SETTINGS
 
 MS = 1_000_000
@@ -157,3 +160,15 @@ def test_each_request_is_handed_over_when_it_is_due_or_the_step_ends() -> None:
     assert [(r.finished_ns or 0) - start for r in run.records] == [20 * MS, 30 * MS, 120 * MS]
     assert ruler.slept == [pytest.approx(0.070)]
     check_offered_load(run, (0, 3 * MS, 100 * MS))
+
+
+@pytest.mark.parametrize(("cores", "refused"), [(0.5, False), (0.05, True)])
+def test_a_worker_may_idle_between_requests_and_not_sleep_over_them(
+    cores: float, refused: bool, tmp_path: Path
+) -> None:
+    """A tenth of the capacity: a slot is held for less than half of the time."""
+    study = load_studies.study(0.1, blocks=2)
+    cell = load_studies.cell(study.plan.workloads[1])
+    change(study, "trials", cell=cell, cpu_ns=lambda row: round(cores * row.wall_ns))
+    findings = judge_path(study.write(tmp_path / "run")).findings
+    assert ("STAT004" in {f.rule for f in findings if f.cell == cell}) is refused

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from nanoserve_bench.contention import OTHER_CPU_SHARE, STEAL_SHARE, contention
+from nanoserve_bench.occupancy import levels
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+from nanoserve_bench.stamps import Stamps
 
 LEAST_CPU_SHARE = 0.7
 """On a CPU, the worker itself must use at least this many cores while a trial runs."""
@@ -17,6 +21,16 @@ def _contention(evidence: Evidence, inspection: Inspection) -> None:
         inspection.saw()
         for message in _disturbances(trial):
             inspection.refuse_trial(trial, Flaw(message), file="trials.csv")
+
+
+def _busy_ns(trial: Trial) -> int:
+    """How long a trial had work: its wall, without what an open loop idled between requests."""
+    workloads = {workload.name: workload for workload in trial.results.plan.workloads}
+    workload = workloads.get(trial.cell.workload)
+    if workload is None or workload.arrivals is None:
+        return trial.row.wall_ns
+    instants, holders, waiting = levels(Stamps.of(trial.run.records))
+    return int(np.diff(instants)[holders + waiting > 0].sum())
 
 
 def _disturbances(trial: Trial) -> Iterator[str]:
@@ -32,10 +46,10 @@ def _disturbances(trial: Trial) -> Iterator[str]:
     if (
         row.cpu_ns is not None
         and trial.cell.device.startswith("cpu")
-        and row.cpu_ns < LEAST_CPU_SHARE * row.wall_ns
+        and row.cpu_ns < LEAST_CPU_SHARE * (busy_ns := _busy_ns(trial))
     ):
         yield (
-            f"the worker used {row.cpu_ns / row.wall_ns:.2f} cores while it ran: it slept, or was "
+            f"the worker used {row.cpu_ns / busy_ns:.2f} cores while it ran: it slept, or was "
             f"kept from its cores (least is {LEAST_CPU_SHARE})"
         )
 
