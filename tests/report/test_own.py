@@ -45,6 +45,7 @@ def phases(variant: str, factor: float, *, rows: int = 8) -> list[ProfileRow]:
 
 def profile() -> Profile:
     slow = phases("torch.compile, plain products", 1.6)
+    slow.append(dataclasses.replace(slow[1], phase="model, not compiled", seconds=0.09216))
     failed = dataclasses.replace(
         slow[1], rows=32, seconds=None, repetitions=0, how="there is no compiler"
     )
@@ -154,7 +155,8 @@ def test_the_newest_table_is_shown(tmp_path: Path) -> None:
 def test_the_profile_says_what_each_change_was_worth(tmp_path: Path) -> None:
     write_profile(tmp_path / "perf" / "a", profile())
     text = page(tmp_path)
-    assert "from 96.0 to 76.8 ms: 1.25\N{MULTIPLICATION SIGN}" in text  # another interpreter
+    # Another interpreter: against the same pass in the same process.
+    assert "from 92.2 to 76.8 ms: 1.20\N{MULTIPLICATION SIGN}" in text
     assert "from 96.0 to 24.0 ms: 4.00\N{MULTIPLICATION SIGN}" in text  # the kernels
     assert "there is no compiler" in text
     assert "Disturbed: compiled kernels: a neighbour" in text

@@ -20,6 +20,7 @@ PAGE = "results/engine.md"
 BEFORE = "torch, plain products"
 KERNEL, INTERPRETER = "torch, packed products", "torch.compile, plain products"
 AFTER = "compiled kernels"
+UNCOMPILED = "model, not compiled"
 
 
 def write(book: Book, study: Study) -> None:
@@ -40,7 +41,9 @@ def write(book: Book, study: Study) -> None:
 def _speed(perf: Perf) -> dict[str, Any]:
     run = perf.run
     verdicts = Counter(row.verdict for row in perf.figures)
-    standing = numbers.enumerate_words([f"{verdicts[s]} {s}" for s in Standing if verdicts[s]])
+    words = [f"{verdicts[s]} {s}" for s in Standing if verdicts[s] and s != Standing.HOLE]
+    holes = [numbers.count(verdicts[Standing.HOLE], "hole")] if verdicts[Standing.HOLE] else []
+    standing = numbers.enumerate_words(words + holes)
     unfinished = "" if run.complete else " The run was stopped before its end."
     return {
         "standing": f"Of {len(perf.figures)} figures: {standing}.{unfinished}",
@@ -71,23 +74,25 @@ def _profile(profile: Profile) -> dict[str, Any]:
 def sentences(profile: Profile) -> Iterator[str]:
     """What each change was worth: another kernel, another interpreter, both in one call."""
     spent = {
-        (row.variant, row.rows): row.seconds
+        (row.variant, row.rows, row.phase): row.seconds
         for row in profile.rows
-        if row.phase == tables.MODEL and row.seconds is not None
+        if row.seconds is not None
     }
     changes = (
-        (KERNEL, "packing the weights, with the same Python around every operation,"),
-        (INTERPRETER, "torch.compile of the whole forward pass, with the same products,"),
+        (KERNEL, "packed weights, and the same Python around every operation,"),
+        (INTERPRETER, "torch.compile around the same products"),
         (AFTER, "the compiled kernels, one call for a step,"),
     )
-    for rows in sorted({rows for _, rows in spent}):
-        before = spent.get((BEFORE, rows))
+    for rows in sorted({rows for _, rows, _ in spent}):
         for variant, words in changes:
-            after = spent.get((variant, rows))
+            # What was compiled has the same pass, not compiled, beside it in the same process.
+            own = spent.get((variant, rows, UNCOMPILED))
+            before = own or spent.get((BEFORE, rows, tables.MODEL))
+            after = spent.get((variant, rows, tables.MODEL))
             if before is None or after is None:
                 continue
             yield (
-                f"At {numbers.count(rows, 'row')}, {words} takes the forward pass from "
+                f"At {numbers.count(rows, 'row')}, with {words} the forward pass goes from "
                 f"{numbers.significant(before * 1e3)} to {numbers.significant(after * 1e3)} ms: "
                 f"{numbers.significant(before / after)}{numbers.TIMES}."
             )
