@@ -272,6 +272,14 @@ def scale(session: nox.Session) -> None:
     session.run("python", "bench/benchmarks/scale.py", *session.posargs)
 
 
+@nox.session(default=False, allow_parallel=False)
+def sitescale(session: nox.Session) -> None:
+    """Build a site of 200 runs of 5 versions; fails beyond 60 s. `-- --runs N`, `-- --profile`."""
+    _install(session, "bench", "report")
+    laid_out = {"PYTHONPATH": str(ROOT / "bench/benchmarks")}
+    session.run("python", "report/benchmarks/many_runs.py", *session.posargs, env=laid_out)
+
+
 @nox.session(default=False)
 def kills(session: nox.Session) -> None:
     """Judge every mutant and control again, and write the kill table that the tests hold to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -15,21 +16,24 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def scale() -> ModuleType:
+def scale() -> Iterator[ModuleType]:
+    folder = str(ROOT / "bench/benchmarks")
     spec = importlib.util.spec_from_file_location("scale", ROOT / "bench/benchmarks/scale.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["scale"] = module  # dataclasses look their module up
+    sys.path.insert(0, folder)  # as for a script: what stands beside it is imported
     spec.loader.exec_module(module)
-    return module
+    yield module
+    sys.path.remove(folder)
 
 
 @pytest.mark.parametrize("shape", ["few large trials", "many small trials"])
 def test_the_gate_accepts_what_the_benchmark_lays_out(
     scale: ModuleType, tmp_path: Path, shape: str
 ) -> None:
-    count = scale.generate(tmp_path / "run", scale.Shape.of(shape, 2_000))
+    count = scale.generate(tmp_path / "run", scale.shape_of(shape, 2_000), scale.Made())
     lines = (tmp_path / "run/requests.csv").read_text("utf-8").splitlines()
     assert len(lines) - 1 == count >= 1_000
     verdict = judge_path(tmp_path / "run")
@@ -40,8 +44,8 @@ def test_the_gate_accepts_what_the_benchmark_lays_out(
 def test_the_benchmark_fails_on_what_the_gate_refuses(
     scale: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoilt(folder: Path, shape: object) -> int:
-        count: int = generate(folder, shape)
+    def spoilt(folder: Path, *arguments: object) -> int:
+        count: int = generate(folder, *arguments)
         (folder / "sweep.csv").unlink()
         return count
 

@@ -16,11 +16,22 @@ import nox.registry
 import pytest
 
 SESSIONS = (
-    *("build", "bench", "rival", "perf", "soak", "report", "calibrate", "scale", "serve"),
+    *("build", "bench", "rival", "perf", "soak", "report", "calibrate", "scale"),
+    *("sitescale", "serve"),
     *("kills", "mutation", "publish", "tests", "lint", "types"),
 )
 NAMED = re.compile(r"\bnox -s ((?:[a-z]+ )*[a-z]+)(?=[`\n\'\")]| --| +#| &&|$)")
-TORCH_FREE = ("report", "calibrate", "scale", "kills", "mutation", "serve", "publish", "lint")
+TORCH_FREE = (
+    "report",
+    "calibrate",
+    "scale",
+    "sitescale",
+    "kills",
+    "mutation",
+    "serve",
+    "publish",
+    "lint",
+)
 
 
 @dataclass
