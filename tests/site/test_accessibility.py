@@ -18,13 +18,21 @@ CONTRAST = {"type": "rule", "values": ["color-contrast"]}
 KINDS = (
     "",
     "results/",
+    "results/devices/",
     "results/devices/cpu-float32/",
+    "results/reading/",
     "results/what-if/",
     "results/history/",
     "results/refusals/",
     "results/runs/20260101-cpu-day44-0123456/",
     "results/rules/pair005/",
+    "results/kill-table/",
+    "results/claims/",
     "how-to-read/",
+    "methodology/",
+    "tutorials/run-it/",
+    "api/gate/",
+    "tour/",
 )
 
 
