@@ -13,7 +13,7 @@ import pytest
 from nanoserve_bench import RunUnsound, SystemRun, check_offered_load
 from nanoserve_bench.arrivals import due_ns, offered
 from nanoserve_bench.plan import Arrivals, Plan
-from nanoserve_bench.records import Hold, RunRecord, Shape
+from nanoserve_bench.records import Hold, RunRecord, Shape, StepRecord
 from nanoserve_bench.results import read
 from nanoserve_bench.runners import run_concurrent
 from nanoserve_bench.runs import TrialKey, assemble
@@ -85,6 +85,28 @@ def test_a_submission_may_be_late_by_ten_milliseconds_and_no_more() -> None:
     check_offered_load(serial(gap_ns=500 * MS, lag_ns=5 * MS))
     with pytest.raises(RunUnsound, match="request 2 could be submitted 10000002 ns earlier"):
         check_offered_load(serial(gap_ns=500 * MS, lag_ns=5 * MS + 1))
+
+
+@pytest.mark.parametrize(("started_ns", "late"), [(MS, False), (MS + 1, True)])
+def test_what_falls_due_just_before_a_step_waits_for_its_end(started_ns: int, late: bool) -> None:
+    """Between the client's look and the step's stamp lies what the engine does to begin it."""
+    run = serial(gap_ns=500 * MS, lag_ns=15 * MS)
+    first, second, third = (record.arrival_ns for record in run.records)
+    steps = [
+        StepRecord(start_ns=start, prefill_rows=rows, decode_rows=0, holders=rows, waiting=0)
+        for due in (second, third)
+        for start, rows in (
+            (due + started_ns, 1),
+            (due + (15 if due == second else 30) * MS, 0),
+        )
+    ]
+    steps.insert(0, StepRecord(start_ns=first, prefill_rows=0, decode_rows=0, holders=0, waiting=0))
+    run = dataclasses.replace(run, steps=tuple(steps))
+    if late:
+        with pytest.raises(RunUnsound, match=r"2 request\(s\) were submitted late"):
+            check_offered_load(run)
+    else:
+        check_offered_load(run)
 
 
 def test_a_closed_loop_is_told_from_an_open_one() -> None:

@@ -14,6 +14,8 @@ from nanoserve_bench.soundness.rules.run_shape import peak
 
 MOST_LAG_NS = 10_000_000
 """How late a request may be submitted: what a sleeping client needs to wake up, many times over."""
+LOOK_NS = 1_000_000
+"""From a client's last look at what is due to the stamp at the start of the step that follows."""
 SAME_INSTANT_NS = 1_000
 """Arrivals are drawn with a logarithm, whose last digit differs from platform to platform."""
 
@@ -77,8 +79,10 @@ def _could_be_submitted(due: int, log: Sequence[StepRecord], starts: Sequence[in
     """When a client could hand a request over at the earliest: when it is due, or no step runs.
 
     An engine that is stepped by its client takes no request during a step, and admits none then.
+    A request that falls due between the client's look and the step's start has to wait for that
+    step as well: it was seen 0.1 ms before the start of a step of 16 ms.
     """
-    place = bisect_right(starts, due) - 1
+    place = bisect_right(starts, due + LOOK_NS) - 1
     if place < 0 or place + 1 >= len(log):
         return due
     step = log[place]
