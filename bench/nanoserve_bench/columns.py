@@ -17,8 +17,8 @@ from typing import Any
 
 from nanoserve_bench.records import Hold
 
-_INT = re.compile(r"-?(0|[1-9][0-9]{0,18})")
-_FLOAT = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?")
+_INT = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?(e[+-]?[0-9]+)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 _FORMULA = ("=", "+", "-", "@")
 _INT_LIMIT = 2**63

@@ -17,6 +17,16 @@ from typing import Any, TypeVar
 from nanoserve_bench.faults import Fault, shorten
 
 T = TypeVar("T")
+_INT_LIMIT = 2**63
+
+
+def _unfit(value: object) -> str | None:
+    """Why a value cannot be worked with, as a predicate; None where it can."""
+    if type(value) is int and not -_INT_LIMIT <= value < _INT_LIMIT:
+        return "does not fit 64 bits"
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        return "has no form in UTF-8"
+    return None
 
 
 class _Reader:
@@ -53,7 +63,7 @@ class _Reader:
                 self.fault(where, None, "is missing", "Restore the file as it was written.")
         return None if self.faults else record_type(**fields)
 
-    def value(self, annotation: Any, value: object, path: str) -> Any:
+    def value(self, annotation: Any, value: object, path: str) -> Any:  # noqa: PLR0911
         if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
             return self.record(annotation, value, path)
         if typing.get_origin(annotation) is tuple:
@@ -67,6 +77,10 @@ class _Reader:
         nested = next((a for a in allowed if dataclasses.is_dataclass(a)), None)
         if isinstance(nested, type) and isinstance(value, dict):
             return self.record(nested, value, path)
+        flaw = _unfit(value)
+        if flaw is not None:
+            self.fault(path, value, flaw, "Restore the file as it was written.")
+            return None
         # bool is an int to Python and is not one here.
         if type(value) in allowed or (type(value) is int and float in allowed):
             return value

@@ -290,6 +290,7 @@ def _dangling(results: ResultSet) -> Iterator[Fault]:
                 if isinstance(row, row_type) and getattr(row, column) not in targets:
                     line = results.line_of(row)
                     yield _missing(row.FILE, line, column, getattr(row, column), what)
+    yield from _left_over(results)
     requests = cast("Table[RequestRow]", results.requests)
     for column, lists in (("prompt_sha256", results.prompts), ("output_sha256", results.outputs)):
         lost = requests.coded(column).codes >= len(lists)
@@ -298,6 +299,26 @@ def _dangling(results: ResultSet) -> Iterator[Fault]:
     for table in (requests, cast("Table[StepRow]", results.steps)):
         lost = owners(table, trials) < 0
         yield from _missing_rows(table, lost, "block, cell, warmup", "a row of trials.csv")
+
+
+def _left_over(results: ResultSet) -> Iterator[Fault]:
+    """Launches and ceilings whose trials are not there (any more)."""
+    launches = {row.launch for row in results.trials}
+    for launch in results.systems:
+        if launch.launch not in launches:
+            line = results.line_of(launch)
+            what = "the launch of any row of trials.csv"
+            yield _missing(SystemRow.FILE, line, "launch", launch.launch, what)
+    blocks = {row.block for row in results.trials}
+    for ceiling in results.ceilings:
+        for column, targets, what in (
+            ("block", blocks, "a block of trials.csv"),
+            ("device", results.plan.devices, "a device of the plan"),
+            ("dtype", results.plan.dtypes, "a dtype of the plan"),
+        ):
+            value = getattr(ceiling, column)
+            if value not in targets:
+                yield _missing(CeilingRow.FILE, results.line_of(ceiling), column, value, what)
 
 
 def _missing_rows(table: Table[Any], lost: Flags, columns: str, what: str) -> Iterator[Fault]:

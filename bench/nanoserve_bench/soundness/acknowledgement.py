@@ -42,7 +42,7 @@ def match(
     obsolete = []
     for refusal in plan.acknowledged:
         found = tuple(finding for finding in findings if _covers(refusal, finding, doubled))
-        if found and refusal.reason:
+        if found and refusal.reason.strip():
             covered.append(Acknowledged(refusal=refusal, findings=found))
         else:
             obsolete.append(refusal)

@@ -5,7 +5,17 @@ that is meant for it (and what follows from the same fault) can refuse it. The t
 that a kill table can be made by running it.
 """
 
-from support.mutants import forms, loads, pairs, reports, requests, shapes, statistics, trials
+from support.mutants import (
+    forms,
+    fresh,
+    loads,
+    pairs,
+    reports,
+    requests,
+    shapes,
+    statistics,
+    trials,
+)
 from support.mutants.base import Mutant
 
 MUTANTS: tuple[Mutant, ...] = (
@@ -17,6 +27,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *statistics.MUTANTS,
     *forms.MUTANTS,
     *reports.MUTANTS,
+    *fresh.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from nanoserve_bench.soundness.evidence import DOUBLING, Evidence, Pair, Trial
@@ -36,6 +37,11 @@ def _libraries(evidence: Evidence, inspection: Inspection) -> None:
 
 
 def _differences(pair: Pair, below: Trial, above: Trial) -> Iterator[Flaw]:
+    for side, text in (("candidate", above.launch.libraries), ("baseline", below.launch.libraries)):
+        names = Counter(item.partition("=")[0] for item in text.split(";"))
+        for name, count in names.items():
+            if count > 1:
+                yield Flaw(f"the {side} names library {name} {count} times")
     # Between two revisions the system itself is what the arms declare to differ.
     declared = {below.launch.system, above.launch.system} if pair.kind == "revision" else set()
     for name, was, now in library_differences(below.launch.libraries, above.launch.libraries):

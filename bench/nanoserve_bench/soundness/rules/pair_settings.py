@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from nanoserve_bench.records import Settings, SystemRun, undeclared
 from nanoserve_bench.soundness.rule import Flaw, PairRule
+
+_HEX = re.compile(r"[0-9a-f]+")
 
 
 def _same(baseline: SystemRun, candidate: SystemRun, *names: str) -> Iterator[Flaw]:
@@ -29,16 +32,18 @@ def _same(baseline: SystemRun, candidate: SystemRun, *names: str) -> Iterator[Fl
 
 def _known(settings: Settings, name: str) -> str | int | None:
     value: str | int | None = getattr(settings, name)
+    if isinstance(value, int):
+        return value if value > 0 else None
     if isinstance(value, str) and name != "weights":
         value = undeclared(value)
-    return None if value in {"", "unknown"} else value
+    return None if value is None or value.strip().casefold() in {"", "unknown"} else value
 
 
 def _weights(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
     below, above = _known(baseline.settings, "weights"), _known(candidate.settings, "weights")
     if below is not None and above is not None:
         forms = [str(value).partition(":") for value in (below, above)]
-        if any(kind not in {"sha256", "declared"} or not what for kind, _, what in forms):
+        if not all(_names_weights(kind, what) for kind, _, what in forms):
             yield Flaw(
                 "the weights are named by neither a digest nor a declaration",
                 evidence=f"baseline {below}, candidate {above}",
@@ -48,6 +53,13 @@ def _weights(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
         if converted and baseline.system != candidate.system:
             return  # a converted form has no canonical tensors; its tokens must agree all the same
     yield from _same(baseline, candidate, "weights")
+
+
+def _names_weights(kind: str, what: str) -> bool:
+    """Whether a digest is one, and a declaration says something."""
+    if kind == "sha256":
+        return _HEX.fullmatch(what) is not None
+    return kind == "declared" and what.strip().casefold() not in {"", "unknown"}
 
 
 WEIGHTS = PairRule(

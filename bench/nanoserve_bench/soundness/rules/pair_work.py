@@ -166,15 +166,28 @@ def _tokens(evidence: Evidence, inspection: Inspection) -> None:
         (row.block, row.cell, row.reference_cell, row.request): row
         for row in evidence.results.divergences
     }
+    found: set[tuple[int, str, str, str]] = set()
     for pair in evidence.pairs:
         for block, baseline, candidate in pair.blocks():
             inspection.saw(len(candidate.run.records))
             if evidence.same_work(baseline, candidate):
                 continue
             for below, above, position in differing_outputs(baseline.run, candidate.run):
-                row = triaged.get((block, pair.candidate.id, pair.baseline.id, above.request))
+                key = (block, pair.candidate.id, pair.baseline.id, above.request)
+                found.add(key)
+                row = triaged.get(key)
                 flaw = divergence_flaw(below, above, position, _triage(pair, row, position))
                 inspection.refuse_pair(pair, flaw, block=block, file="requests.csv")
+    # A block that was run again is in no pair, and keeps its triage.
+    replaced = {trial.block for trial in evidence.trials} - set(evidence.blocks)
+    for key, row in triaged.items():
+        if key not in found and row.block not in replaced:
+            inspection.refuse_study(
+                f"a divergence of request {row.request} of {row.cell} from {row.reference_cell} is "
+                f"recorded in block {row.block}, and no compared rows differ there",
+                file=DivergenceRow.FILE,
+                row=evidence.results.line_of(row),
+            )
 
 
 def _triage(pair: Pair, row: DivergenceRow | None, position: int) -> str:

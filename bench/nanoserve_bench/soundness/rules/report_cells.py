@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from nanoserve_bench.arrivals import PROCESSES
-from nanoserve_bench.plan import Plan
+from nanoserve_bench.plan import Arm, Plan
 from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.physical import ITEM_BYTES
 from nanoserve_bench.soundness.rule import Inspection, StudyRule
 
 KINDS = frozenset({"rival", "revision", "self"})
-MOST_RATE = 1e6
-"""Requests a second that nobody offers one by one."""
+LEAST_RATE, MOST_RATE = 1e-6, 1e6
+"""Requests a second that nobody waits for, and that nobody offers one by one."""
+DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
+_RUN_ID = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
+_ID_PARTS = 5
 
 
 def _cells(evidence: Evidence, inspection: Inspection) -> None:
@@ -26,6 +31,7 @@ def _cells(evidence: Evidence, inspection: Inspection) -> None:
             file="trials.csv",
             column="block",
         )
+    warmed = any(trial.row.warmup for trial in evidence.trials)
     there = {(t.block, t.cell.id, t.row.warmup) for t in evidence.trials}
     for cell in evidence.plan.cells:
         inspection.saw(len(blocks))
@@ -39,7 +45,7 @@ def _cells(evidence: Evidence, inspection: Inspection) -> None:
                 f"{', '.join(map(str, missing)) or '(there is none)'}",
             )
         cold = [block for block in blocks if (block, cell.id, True) not in there]
-        if cold and len(cold) < len(blocks):
+        if cold and warmed:
             inspection.refuse_cell(
                 None,
                 cell.id,
@@ -58,7 +64,13 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     blocks = plan.blocks
     if not 1 <= blocks.least <= blocks.most or blocks.most_reruns < 0:
         yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
+    target = blocks.target_half_width
+    if target is not None and target <= 0:
+        yield f"no interval is as narrow as the target half-width {target}", "blocks"
+    if not _RUN_ID.fullmatch(plan.run_id):
+        yield f"the run id {plan.run_id!r} is no name of a folder", "run_id"
     yield from _doubled_names(plan)
+    yield from _place_flaws(plan)
     yield from _workload_flaws(plan)
     yield from _arrival_flaws(plan)
     yield from _cell_flaws(plan)
@@ -69,12 +81,35 @@ def _doubled_names(plan: Plan) -> Iterator[tuple[str, str]]:
     for name, values in (
         ("cells", [cell.id for cell in plan.cells]),
         ("arms", [arm.name for arm in plan.arms]),
+        ("devices", plan.devices),
+        ("dtypes", plan.dtypes),
         ("workloads", [workload.name for workload in plan.workloads]),
         ("comparisons", [f"{c.candidate} against {c.baseline}" for c in plan.comparisons]),
     ):
         for value, count in Counter(values).items():
             if count > 1:
                 yield f"the plan names {value} {count} times among its {name}", name
+
+
+def _place_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Arms and devices that are listed for nothing, or under a name that misleads."""
+    skipped = {skip.device for skip in plan.skipped_devices}
+    for device in plan.devices:
+        if device in skipped:
+            yield f"device {device} is measured, and skipped as well", "skipped_devices"
+        if device not in {cell.device for cell in plan.cells}:
+            yield f"device {device} is to be measured, and has no cell", "devices"
+        if device.partition(":")[0].casefold() in DEVICES and device != device.casefold():
+            yield f"device {device} is not spelled as torch spells it", "devices"
+    for dtype in plan.dtypes:
+        if dtype.casefold() in ITEM_BYTES and dtype not in ITEM_BYTES:
+            yield f"dtype {dtype} is not spelled as torch spells it", "dtypes"
+    systems = {arm.system for arm in plan.arms}
+    for arm in plan.arms:
+        if arm.name not in {cell.arm for cell in plan.cells}:
+            yield f"arm {arm.name} is to be measured, and has no cell", "arms"
+        if arm.name in systems and arm.name != arm.system:
+            yield f"arm {arm.name} runs {arm.system}, and has another system's name", "arms"
 
 
 def _workload_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -97,7 +132,7 @@ def _arrival_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     for workload in plan.workloads:
         arrivals = workload.arrivals
         if arrivals is not None and (
-            arrivals.process not in PROCESSES or not 0 < arrivals.rate_per_s < MOST_RATE
+            arrivals.process not in PROCESSES or not LEAST_RATE < arrivals.rate_per_s < MOST_RATE
         ):
             message = (
                 f"workload {workload.name} offers {arrivals.rate_per_s} requests a second, "
@@ -118,18 +153,36 @@ def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
         ):
             if value not in known:
                 yield f"cell {cell.id} is of {what} {value}, which the plan does not list", "cells"
+        parts = (cell.arm, cell.device, cell.dtype, str(cell.slots), cell.workload)
+        if cell.id.count("/") + 1 >= _ID_PARTS and cell.id != "/".join(parts):
+            yield f"cell {cell.id} is {'/'.join(parts)}, and its id says otherwise", "cells"
+        if cell.model != plan.model:
+            yield f"cell {cell.id} is of model {cell.model}, and the plan of {plan.model}", "cells"
         if cell.slots < 1:
             yield f"cell {cell.id} has {cell.slots} slots", "cells"
+
+
+def _told(arm: Arm) -> tuple[object, ...]:
+    """What makes an arm another one of its system."""
+    return arm.system, arm.version, arm.revision, frozenset(arm.options)
 
 
 def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     systems = {cell.id: cell.system for cell in plan.cells}
     workloads = {cell.id: cell.workload for cell in plan.cells}
+    told = {arm.name: _told(arm) for arm in plan.arms}
+    arms = {cell.id: told.get(cell.arm) for cell in plan.cells}
     open_loop = {workload.name for workload in plan.workloads if workload.arrivals is not None}
     for planned in plan.comparisons:
         for cell_id in (planned.baseline, planned.candidate):
             if cell_id not in systems:
                 yield f"a comparison names {cell_id}, which is no cell", "comparisons"
+        below, above = arms.get(planned.baseline), arms.get(planned.candidate)
+        if planned.kind == "revision" and below is not None and below == above:
+            yield (
+                f"{planned.candidate} and {planned.baseline} are of one revision and setting",
+                "comparisons",
+            )
         if planned.kind not in KINDS:
             yield f"a comparison is of the unknown kind {planned.kind!r}", "comparisons"
         if planned.kind == "rival" and systems.get(planned.baseline) == systems.get(

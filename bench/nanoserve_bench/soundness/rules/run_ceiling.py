@@ -36,22 +36,26 @@ class Ceilings:
         read: Highest read bandwidth, bytes per second.
         multiply: Highest matrix rate, floating-point operations per second.
         usual_read: Median read bandwidth, bytes per second.
+        usual_multiply: Median matrix rate, floating-point operations per second.
     """
 
     by_block: Mapping[int, CeilingRow]
     read: float
     multiply: float
     usual_read: float
+    usual_multiply: float
 
     @classmethod
     def of(cls, rows: Sequence[CeilingRow]) -> Ceilings:
         """Sum the rows of one device and dtype up; at least one."""
         reads = [row.read_bytes_per_s for row in rows]
+        rates = [row.matmul_flop_per_s for row in rows]
         return cls(
             by_block={row.block: row for row in rows},
             read=max(reads),
-            multiply=max(row.matmul_flop_per_s for row in rows),
+            multiply=max(rates),
             usual_read=statistics.median(reads),
+            usual_multiply=statistics.median(rates),
         )
 
 
@@ -110,11 +114,15 @@ def _unusable(trial: Trial, ceiling: Ceilings | None) -> Iterator[str]:
     if ceiling is None or row is None:
         yield f"block {trial.block} measured no ceiling of {trial.cell.device} {trial.cell.dtype}"
         return
-    if row.read_bytes_per_s > MOST_SPREAD * ceiling.usual_read:
-        yield (
-            f"the ceiling of block {row.block} is {row.read_bytes_per_s / 1e9:.1f} GB/s, and the "
-            f"median of the sweep {ceiling.usual_read / 1e9:.1f} GB/s"
-        )
+    for rate, usual, unit in (
+        (row.read_bytes_per_s, ceiling.usual_read, "GB/s"),
+        (row.matmul_flop_per_s, ceiling.usual_multiply, "GFLOP/s"),
+    ):
+        if not 0 < rate <= MOST_SPREAD * usual:
+            yield (
+                f"the ceiling of block {row.block} is {rate / 1e9:.4g} {unit}, and the median of "
+                f"the sweep {usual / 1e9:.4g} {unit}"
+            )
     if row.buffer_bytes < LEAST_BUFFER * (trial.launch.weight_bytes_per_step or 0):
         yield (
             f"the ceiling of block {row.block} was read over {row.buffer_bytes} bytes, which a "
@@ -156,8 +164,8 @@ CEILING = StudyRule(
         "A figure above what the memory delivers means that the device was not synchronised, that "
         "tokens were counted that no step produced, or that the answer was remembered. The run is "
         "held against the highest ceiling of the whole sweep, times 1.5, because a memory may read "
-        "faster in the run than in the probe a minute earlier. A ceiling that is missing, read "
-        "over a buffer that a cache holds, or three times the median of its sweep is refused, and "
+        "faster in the run than in the probe a minute earlier. A ceiling that is missing, zero, "
+        "read over what a cache holds, or three times the median of its sweep is refused, and "
         "so is a system that says it reads less than a quarter of what another one reads of the "
         "same tensors: no evidence is not good evidence."
     ),

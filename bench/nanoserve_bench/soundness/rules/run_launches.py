@@ -11,6 +11,9 @@ from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 
+OWN_SYSTEM = "nanoserve"
+"""The system whose revision is the checkout's: others may tell one of their own repository."""
+
 Ground = tuple[str, str, str]
 """Arm, device and dtype, as planned: what has a worker of its own in every block."""
 
@@ -78,6 +81,12 @@ def _differences(
             yield column, planned, reported
     if arm.revision is not None and arm.revision != launch.revision:
         yield "revision", arm.revision, launch.revision
+    if (
+        arm.revision is None
+        and launch.system == OWN_SYSTEM
+        and launch.revision not in {None, evidence.plan.revision}
+    ):
+        yield "revision", evidence.plan.revision, launch.revision
 
 
 AS_PLANNED = StudyRule(

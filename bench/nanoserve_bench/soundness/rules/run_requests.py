@@ -187,6 +187,18 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
                 request=record.request,
                 position=count,
             )
+        if (
+            not ends
+            and not ignored
+            and record.finish_reason == "stop"
+            and count < record.max_tokens
+        ):
+            yield Flaw(
+                f"request {record.request} stopped at {count} tokens of {record.max_tokens}, and "
+                "the decoding declares no EOS that could have ended it",
+                request=record.request,
+                position=count,
+            )
         if ends and not ignored and record.finish_reason == "stop" and count < record.max_tokens:
             last = record.output_ids[-1] if count else None
             if last is not None and last not in ends:
@@ -213,10 +225,9 @@ def _all_end_as_declared(profile: Profile) -> Flags:
     short = trials.output_lengths < trials.numbers("max_tokens")
     differs = trials.output_lengths != trials.numbers("max_tokens")
     declared = [declared_eos(settings.decoding) for settings in profile.settings]
-    ignoring = profile.where([ignored for ignored, _ in declared])
     looked_for = np.array([bool(ends) and not ignored for ignored, ends in declared], np.bool_)
     return ~looked_for & profile.none(
-        (reason.having({"length"}) & differs) | (ignoring & reason.having({"stop"}) & short)
+        (reason.having({"length"}) & differs) | (reason.having({"stop"}) & short)
     )
 
 

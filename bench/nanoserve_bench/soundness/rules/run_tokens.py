@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from nanoserve_bench.records import RunRecord
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+from nanoserve_bench.tables import Ints
 from nanoserve_bench.trialset import TrialSet
 
 
@@ -28,22 +30,36 @@ def _flaws(trials: TrialSet, trial: Trial) -> Iterator[Flaw]:
     rows = sum(
         int(trials.steps.whole(name).part(*log).sum()) for name in ("prefill_rows", "decode_rows")
     )
-    if rows < trial.run.output_tokens:
+    own = [int(trials.bounds[trial.number + i]) for i in (0, 1)]
+    tokens = trial.run.output_tokens + int(trials.numbers("discarded_tokens")[slice(*own)].sum())
+    if rows < tokens:
         yield Flaw(
-            f"its step log ran {rows} rows, and {trial.run.output_tokens} tokens came out: every "
-            "token needs a row of a step",
+            f"its step log ran {rows} rows, and {tokens} tokens came out: every token needs a row "
+            "of a step",
             file="steps.csv",
         )
-    own = [int(trials.bounds[trial.number + i]) for i in (0, 1)]
     holds, first = trials.requests.lists("holds_ns"), trials.requests.whole("first_token_ns")
+    stamps = trials.requests.lists("token_ns")
     if not (
         first.full(*own)
         and np.isin(first.part(*own), starts).all()
         and np.isin(holds.part(*own), starts).all()
+        and _one_a_step(stamps.part(*own), starts)
     ):
         boundaries = frozenset(starts.tolist())
         for record in trial.run.records:
             yield from _request_flaws(record, boundaries)
+
+
+def _one_a_step(stamps: Ints, starts: Ints) -> bool:
+    """Whether every token surely stands at a bound, and no request has two in one step.
+
+    Requests stand one behind the other: two tokens at one instant are of two of them, or in doubt.
+    """
+    places = np.searchsorted(starts, stamps)
+    if len(stamps) and (not len(starts) or places.max() >= len(starts)):
+        return False
+    return bool((starts[places] == stamps).all() and (np.diff(stamps) != 0).all())
 
 
 def _request_flaws(record: RunRecord, boundaries: frozenset[int]) -> Iterator[Flaw]:
@@ -54,6 +70,16 @@ def _request_flaws(record: RunRecord, boundaries: frozenset[int]) -> Iterator[Fl
     ]
     if record.first_token_ns is not None:
         events.append(("has its first token", record.first_token_ns))
+    stamps = record.token_ns or ()
+    events += [(f"has its token {number}", stamp) for number, stamp in enumerate(stamps) if number]
+    for number, (earlier, later) in enumerate(itertools.pairwise(stamps)):
+        if later == earlier:
+            yield Flaw(
+                f"request {record.request} has tokens {number} and {number + 1} at {later} ns: a "
+                "row of a step gives one token",
+                request=record.request,
+                position=number + 1,
+            )
     for what, instant in events:
         if instant not in boundaries:
             yield Flaw(
@@ -66,13 +92,14 @@ def _request_flaws(record: RunRecord, boundaries: frozenset[int]) -> Iterator[Fl
 TOKENS_FROM_STEPS = StudyRule(
     code="RUN022",
     name="tokens-from-steps",
-    sentence="First tokens and holds stand at bounds of logged steps, and each token has a row.",
+    sentence="Tokens and holds stand at bounds of logged steps, and each token has its own row.",
     rationale=(
         "A token exists at the end of a step, and a slot passes on between two of them. A first "
         "token inside of a step is one that was stamped before it was computed, which halves a "
         "prefill; a slot that passes on inside of a step moves time from one request to the next, "
-        "which no sum shows. A log with fewer rows than tokens leaves steps out, and with them "
-        "what the device must have read."
+        "which no sum shows; a token that is stamped between two steps hides the gap that a caller "
+        "waits for. A log with fewer rows than tokens leaves steps out, and with them what the "
+        "device must have read."
     ),
     remedy="Stamp tokens, acquire and release with the instants of the steps.",
     check=_tokens_from_steps,

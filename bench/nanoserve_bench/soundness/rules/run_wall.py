@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 
 SLACK_NS = 50_000_000
@@ -40,16 +40,34 @@ def _wall(evidence: Evidence, inspection: Inspection) -> None:
                 ),
                 file="trials.csv",
             )
+        else:
+            _check_window(inspection, trial)
+
+
+def _check_window(inspection: Inspection, trial: Trial) -> None:
+    """Worker and parent read one monotonic clock, so rows of another trial lie elsewhere."""
+    first, last = trial.run.started_ns, trial.run.finished_ns
+    begin, end = trial.row.started_ns, trial.row.started_ns + trial.row.wall_ns
+    if first < begin or last > end:
+        inspection.refuse_trial(
+            trial,
+            Flaw(
+                f"its requests are of {first} to {last} ns, and the parent ran the trial from "
+                f"{begin} to {end} ns: they are the rows of another trial"
+            ),
+            file="trials.csv",
+        )
 
 
 WALL = StudyRule(
     code="RUN014",
     name="wall-agrees",
-    sentence="The wall of the requests fits into the wall that the parent saw and nearly fills it.",
+    sentence="The requests lie inside of the wall that the parent saw, and nearly fill it.",
     rationale=(
         "Work done before the first stamp, or after the last, is free in the worker's figures and "
         "is not free for whoever waits. The parent's wall may exceed the worker's by 50 ms and 2 % "
-        "for handing over the trial and its answer."
+        "for handing over the trial and its answer. Both read one monotonic clock, so that rows of "
+        "another trial or arm, which may have taken as long, stand outside of the parent's wall."
     ),
     remedy="Prepare at launch, and let the first stamp be the arrival of the first request.",
     check=_wall,

@@ -82,7 +82,11 @@ def _stopping(evidence: Evidence, inspection: Inspection) -> None:
                 file="trials.csv",
                 column="replaces",
             )
-        elif not any(contention(trial.row) for trial in evidence.trials if trial.block == old):
+        elif not any(
+            contention(trial.row)
+            for trial in evidence.trials
+            if trial.block == old and not trial.row.warmup
+        ):
             inspection.refuse_study(
                 f"block {old} was replaced by block {block}, and nothing disturbed it: a block "
                 "that did not please is part of the study",

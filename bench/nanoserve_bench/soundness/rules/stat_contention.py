@@ -40,7 +40,15 @@ def _disturbances(trial: Trial) -> Iterator[str]:
         yield reason
     if row.other_cpu_ns is None and row.cpu_ns is None:
         yield "neither the CPU time of the worker nor that of others is recorded"
-    values = (row.other_cpu_ns, row.steal_ns, row.cpu_ns, row.involuntary_switches)
+    values = (
+        row.other_cpu_ns,
+        row.steal_ns,
+        row.cpu_ns,
+        row.involuntary_switches,
+        row.load_before,
+        row.load_after,
+        row.peak_memory_bytes,
+    )
     if any(value is not None and value < 0 for value in values):
         yield f"a reading of the machine is negative: {values}"
     if (
