@@ -121,6 +121,11 @@ def _one_revision_twice() -> Study:
     return with_arm(study(), arm, kind="revision", step_ms=usual)
 
 
+def _cells_of_another_model() -> Study:
+    broken = study()
+    return set_plan(broken, cells=tuple(replace(c, model="other") for c in broken.plan.cells))
+
+
 def _ceiling(**values: float) -> Study:
     broken = study()
     broken.edit("ceilings", lambda row: replace(row, **values), blocks=[3])
@@ -249,9 +254,7 @@ MUTANTS = (
         (
             "cells-of-another-model",
             "The cells are of a model that the plan does not name.",
-            lambda: (
-                lambda s: set_plan(s, cells=tuple(replace(c, model="big") for c in s.plan.cells))
-            )(study()),
+            _cells_of_another_model,
         ),
         (
             "device-in-capitals",

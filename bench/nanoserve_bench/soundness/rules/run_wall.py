@@ -48,7 +48,7 @@ def _check_window(inspection: Inspection, trial: Trial) -> None:
     """Worker and parent read one monotonic clock, so rows of another trial lie elsewhere."""
     first, last = trial.run.started_ns, trial.run.finished_ns
     begin, end = trial.row.started_ns, trial.row.started_ns + trial.row.wall_ns
-    if first < begin or last > end:
+    if first < begin - SLACK_NS or last > end + SLACK_NS:
         inspection.refuse_trial(
             trial,
             Flaw(
