@@ -115,10 +115,13 @@ def test_targets_that_are_met_end_with_0_and_every_column_is_whole(
         record.outcomes[0], studies=1000, refused=0, faster=10, slower=10, no_difference=0,
         undecided=980, held=951, arms="shared", target_half_width=0.02, most=24, run_length=8,
     )  # fmt: skip
-    changed = dataclasses.replace(record, sources=(facts,), outcomes=(row,))
+    few = dataclasses.replace(facts, name="few", pairs=99)
+    other = dataclasses.replace(row, source="few", held=900)
+    changed = dataclasses.replace(record, sources=(facts, few), outcomes=(row, other))
     monkeypatch.setattr(command, "simulate_all", lambda *_, **__: changed)
     found = run("--out", str(tmp_path))
     assert found.exit_code == command.EXIT_MET
+    assert "not put to 1 more kinds, whose coverage goes down to 90.0%" in found.output
     assert "met by all 1 kinds of study" in found.output
     assert "95.1% ±1.4" in found.output
     assert "\N{HORIZONTAL ELLIPSIS}" not in found.output

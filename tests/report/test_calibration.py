@@ -22,6 +22,7 @@ from nanoserve_report.figures.svg import render
 from nanoserve_report.pages import calibration as pages
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study, load
+from nanoserve_report.views import calibration as tables
 from support.report_studies import sweep, write
 
 PAGE = "results/calibration.md"
@@ -137,12 +138,54 @@ def test_targets_met_and_missed_are_told_apart(record: Calibration) -> None:
         dataclasses.replace(row, refused=0, faster=0, slower=0, held=47) for row in record.outcomes
     )
     met = dataclasses.replace(record, sources=(facts,), outcomes=good)
-    assert "The targets are met by all 8 kinds of study" in pages.standing(met)
+    lead = pages.standing(met)
+    assert "The targets are met by all 8 kinds of study that they are put to" in lead
+    assert "no target is put" not in lead
     one = dataclasses.replace(good[0], held=45)
     missed = dataclasses.replace(met, outcomes=(one, *good[1:]))
     words = pages.standing(missed)
-    assert words.startswith("1 of 8 kinds of study miss a target: 8 blocks, drawn one by one")
+    assert words.startswith(
+        "1 of the 8 kinds of study that the targets are put to miss one: 8 blocks, drawn one by one"
+    )
     assert "held 90.0%" in words
+
+
+def test_the_lead_names_what_is_not_judged_and_how_little_is_found(record: Calibration) -> None:
+    """Beside a target that is met: the noise it was not put to, and the power."""
+    base = [
+        dataclasses.replace(row, refused=0, faster=0, slower=0, bare_faster=40, held=47)
+        for row in record.outcomes
+    ]
+    gains = [index for index, row in enumerate(base) if row.effect != 1]
+    base[gains[0]] = dataclasses.replace(base[gains[0]], faster=1, bare_faster=21)
+    facts = dataclasses.replace(record.sources[0], pairs=100)
+    few = dataclasses.replace(facts, name="other", system="slow", pairs=99)
+    others = [dataclasses.replace(row, source="other") for row in base]
+    others[gains[1]] = dataclasses.replace(others[gains[1]], held=43, faster=7)
+    both = dataclasses.replace(record, sources=(facts, few), outcomes=(*base, *others))
+    lead = pages.standing(both)
+    assert "met by all 8 kinds of study that they are put to" in lead
+    assert (
+        "To 8 more kinds no target is put, for want of pairs: those of the noise of slow, " in lead
+    )
+    least = numbers.simulated(others[gains[1]].share(43)).words
+    assert f"held the truth in as little as {least} of studies, and 1 of the 8" in lead
+    for index in gains[:2]:
+        rule = tables.rule_words(base[index])
+        rows = [
+            row for row in (*base, *others) if row.effect != 1 and tables.rule_words(row) == rule
+        ]
+        low, high = (pick(rows, key=lambda row: row.faster) for pick in (min, max))
+        least, most = (pick(rows, key=lambda row: row.bare_faster) for pick in (min, max))
+        assert (
+            f"under {rule} in {numbers.simulated(low.share(low.faster)).words} to "
+            f"{numbers.simulated(high.share(high.faster)).words} of studies with the envelope, and "
+            f"in {numbers.simulated(least.share(least.bare_faster)).words} to "
+            f"{numbers.simulated(most.share(most.bare_faster)).words} without it"
+        ) in lead
+    refused = [dataclasses.replace(row, refused=row.studies) for row in others]
+    holes = dataclasses.replace(both, outcomes=(*base, *refused))
+    assert "every one of those studies was refused" in pages.standing(holes)
 
 
 def test_no_calibration_is_a_hole_with_what_to_do(one_book: Book) -> None:

@@ -116,6 +116,11 @@ def print_outcomes(record: Calibration, console: Console) -> None:
     missed = [f"{row.source}, {kind_of(row)}" for row in record.missed]
     met = f"met by all {len(record.judged)} kinds of study"
     console.print(f"{targets}: {'missed by ' + '; '.join(missed) if missed else met}")
+    rest = [row for row in record.outcomes if row not in record.judged]
+    if held := [row.share(row.held).point for row in rest if row.stated]:
+        console.print(
+            f"not put to {len(rest)} more kinds, whose coverage goes down to {min(held):.1%}"
+        )
 
 
 def kind_of(row: Outcomes) -> str:

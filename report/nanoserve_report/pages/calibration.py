@@ -13,6 +13,7 @@ from nanoserve_bench.calibration.records import (
     MOST_HELD,
     Calibration,
     Outcomes,
+    Share,
     SourceFacts,
 )
 from nanoserve_bench.calibration.study import Arms
@@ -93,24 +94,80 @@ def command(record: Calibration) -> str:
 
 
 def standing(record: Calibration) -> str:
+    """The lead: whether the targets are met, what they are not put to, and what is found of a gain.
+
+    The three belong together: a false verdict is rare wherever hardly anything gets a verdict.
+    """
+    return " ".join([_targets(record), *_not_put(record), *_power(record)])
+
+
+def _targets(record: Calibration) -> str:
     """Whether the targets are met, and by how much; what misses them is named."""
     if not record.judged:
         return "No source has enough pairs for the targets to be put to it."
     rows = [row for row in record.judged if row.stated]
     if not record.missed:
         calls = [row.share(row.faster + row.slower) for row in rows if row.effect == 1]
-        held = [row.share(row.held) for row in rows]
         worst = max(calls, key=lambda share: share.point)
-        low, high = (pick(held, key=lambda share: share.point) for pick in (min, max))
+        low, high = _span([row.share(row.held) for row in rows])
         return (
-            f"The targets are met by all {len(record.judged)} kinds of study. Where nothing "
-            f"differs, at most {numbers.simulated(worst).words} of studies were called faster or "
-            f"slower; the intervals held the truth in {numbers.simulated(low).words} to "
-            f"{numbers.simulated(high).words} of studies."
+            f"The targets are met by all {len(record.judged)} kinds of study that they are put to. "
+            f"Where nothing differs, at most {numbers.simulated(worst).words} of studies were "
+            f"called faster or slower; the intervals held the truth in {low} to {high} of studies."
         )
     missed = numbers.enumerate_words([_missed(row) for row in record.missed])
-    of = f"{len(record.missed)} of {len(record.judged)} kinds of study miss a target"
-    return f"{of}: {missed}."
+    of = f"{len(record.missed)} of the {len(record.judged)} kinds of study that the targets are put"
+    return f"{of} to miss one: {missed}."
+
+
+def _not_put(record: Calibration) -> Iterator[str]:
+    """The kinds that no target is put to, and the least that their intervals held."""
+    judged = set(record.judged)
+    rows = [row for row in record.outcomes if row not in judged]
+    if not rows:
+        return
+    facts = [source for source in record.sources if not source.judged]
+    noise = numbers.enumerate_words([tables.source_words(source) for source in facts])
+    words = (
+        f"To {len(rows)} more kinds no target is put, for want of pairs: those of the noise of "
+        f"{noise}"
+    )
+    stated = [row for row in rows if row.stated]
+    if not stated:
+        yield f"{words}; every one of those studies was refused."
+        return
+    low, _ = _span([row.share(row.held) for row in stated])
+    outside = sum(not row.meets for row in rows)
+    yield (
+        f"{words}. Their intervals held the truth in as little as {low} of studies, and {outside} "
+        f"of the {len(rows)} kinds would miss a target."
+    )
+
+
+def _power(record: Calibration) -> Iterator[str]:
+    """How often a true gain is found, under each stopping rule, over all kinds of study."""
+    found = [row for row in record.outcomes if row.effect != 1 and row.stated]
+    for truth in dict.fromkeys(tables.truth_words(row) for row in found):
+        true = [row for row in found if tables.truth_words(row) == truth]
+        parts = []
+        for rule in dict.fromkeys(tables.rule_words(row) for row in true):
+            rows = [row for row in true if tables.rule_words(row) == rule]
+            low, high = _span([row.share(row.faster) for row in rows])
+            least, most = _span([row.share(row.bare_faster) for row in rows])
+            parts.append(
+                f"under {rule} in {low} to {high} of studies with the envelope, and in {least} to "
+                f"{most} without it"
+            )
+        yield (
+            f"A candidate that is {truth} is called faster, depending on the noise, "
+            f"{'; '.join(parts)}."
+        )
+
+
+def _span(shares: Sequence[Share]) -> tuple[str, str]:
+    """The least and the greatest share, in words."""
+    low, high = (pick(shares, key=lambda share: share.point) for pick in (min, max))
+    return numbers.simulated(low).words, numbers.simulated(high).words
 
 
 def _missed(row: Outcomes) -> str:

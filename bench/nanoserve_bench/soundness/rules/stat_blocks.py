@@ -10,7 +10,7 @@ from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 from nanoserve_bench.statistics import estimate
 
 LEAST_FOR_A_RATIO = 5
-"""Fewest blocks at which the nominal 95 % of Student's t were seen to hold under contention."""
+"""Fewest blocks at which the nominal 95 % of Student's t were seen to hold independent noise."""
 LEAST_FOR_AN_INTERVAL = 2
 
 
@@ -45,9 +45,12 @@ ENOUGH = StudyRule(
     name="enough-blocks",
     sentence="Every cell has the blocks that the plan promised, and every ratio at least five.",
     rationale=(
-        "One block has no spread to judge by. Simulated with 2 % noise, drift and contention, the "
-        "nominal 95 % interval of Student's t held the truth in 95 to 98 % of studies of five "
-        "blocks; of fewer, nothing is known. Eight to ten blocks are the least that say much."
+        "One block has no spread to judge by, and of fewer than five nothing is known: five are "
+        "the fewest at which the nominal 95 % interval of Student's t was seen to hold in "
+        "simulations whose noise is independent from block to block. Recorded noise is not: what "
+        "the interval holds of that, at five blocks and at more, is on the calibration page, and "
+        "`nanoserve-bench calibrate` finds it for a machine's own folders. Eight to ten blocks "
+        "are the least that say much."
     ),
     remedy="Run the sweep with at least five blocks; a quick one shows that everything works.",
     check=_enough,
