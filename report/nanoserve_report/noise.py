@@ -11,14 +11,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanoserve_bench.statistics import log_of
 from nanoserve_report import numbers
-from nanoserve_report.study import Section
+from nanoserve_report.study import Section, Sweep
 
 NOISIER = 1.5
 """An arm scatters more than another when its scatter is more than this many times as large."""
+APART = 1.3
+"""Trials of one cell whose largest is more than this many times the smallest have a wide spread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,7 +85,43 @@ def words(section: Section) -> str:
     listed = numbers.enumerate_words([scatter.words for scatter in (base, *rivals)])
     return (
         f"From block to block throughput scattered by {listed}: {_halves(base, rivals)}."
-        f"{_bandwidth(section)}"
+        f"{_bandwidth(section.sweeps)}"
+    )
+
+
+def trials(sweep: Sweep) -> str:
+    """How far single trials of a cell lie apart, beside the memory of the same sweep.
+
+    What is computed: in each sound cell the largest throughput of a trial over the smallest. Where
+    that exceeds `APART`, a point between the two need not be near any trial, and it is said.
+    """
+    rates = {
+        cell.cell.id: [float(run.throughput) for run in cell.runs.values()]
+        for cell in sweep.sound_cells
+        if len(cell.runs) > 1
+    }
+    wide = [
+        (cell, min(rates[cell.cell.id]), max(rates[cell.cell.id]))
+        for cell in sweep.sound_cells
+        if cell.cell.id in rates and max(rates[cell.cell.id]) > APART * min(rates[cell.cell.id])
+    ]
+    if not rates:
+        return ""
+    if not wide:
+        return (
+            f"In no cell was the fastest trial more than {APART} times as fast as the slowest."
+            f"{_bandwidth((sweep,))}"
+        )
+    listed = [
+        f"{cell.cell.arm} at {numbers.count(cell.cell.slots, 'slot')} from "
+        f"{numbers.significant(low)} to {numbers.significant(high)} tok/s "
+        f"({high / low:.2f}{numbers.TIMES})"
+        for cell, low, high in wide
+    ]
+    return (
+        f"From the slowest trial to the fastest went {numbers.enumerate_words(listed)}. Where "
+        f"that ratio exceeds {APART}, the trials may lie in groups, and a point between them is no "
+        f"typical trial.{_bandwidth((sweep,))}"
     )
 
 
@@ -98,14 +137,13 @@ def _halves(base: Scatter, rivals: list[Scatter]) -> str:
     return "; ".join(said)
 
 
-def _bandwidth(section: Section) -> str:
+def _bandwidth(sweeps: Sequence[Sweep]) -> str:
     """How far the memory itself wandered, which is what a memory-bound side inherits."""
-    setting = section.setting
     rates = [
         row.read_bytes_per_s / 1e9
-        for sweep in section.sweeps
+        for sweep in sweeps
         for row in sweep.results.ceilings
-        if (row.device, row.dtype) == (setting.device, setting.dtype)
+        if (row.device, row.dtype) == (sweep.setting.device, sweep.setting.dtype)
     ]
     if len(rates) < 2:
         return ""

@@ -99,6 +99,22 @@ def _lines(quantity: str, found: Values, role: style.Role) -> tuple[Line, ...]:
     return tuple(made)
 
 
+def ranges(section: Section) -> str:
+    """From which to which point every headline ratio came out, over the sweeps; else empty."""
+    lines = [line for line in headline(section) if len(line.by_run) > 1]
+    if not lines:
+        return ""
+    said = []
+    for line in lines:
+        points = sorted(line.by_run.values(), key=lambda value: value.point)
+        low, high = (numbers.ratio(value).point for value in (points[0], points[-1]))
+        said.append(f"{low} to {high}{numbers.TIMES} ({line.arm}, {_slots(line.slots)})")
+    return (
+        f"Over the sweeps of this setting the speedup over "
+        f"{section.lead.plan.headline_baseline} came out from {numbers.enumerate_words(said)}."
+    )
+
+
 def _widest(lines: Iterable[Line]) -> Line | None:
     spread = [line for line in lines if len(line.by_run) >= LEAST_SWEEPS and line.spread]
     return max(spread, key=lambda line: line.spread or 0.0, default=None)

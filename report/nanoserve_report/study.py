@@ -221,13 +221,6 @@ class Sweep:
         )
 
     @property
-    def whole(self) -> bool:
-        """Whether it has a ratio, and nothing in it was refused."""
-        judged = (*self.cells, *self.comparisons, *self.marginals)
-        holes = (RefusedCell, RefusedComparison, RefusedMarginal)
-        return bool(self.sound_rivals) and not any(isinstance(item, holes) for item in judged)
-
-    @property
     def sound_cells(self) -> tuple[SoundCell, ...]:
         """The cells that have figures."""
         return tuple(cell for cell in self.cells if isinstance(cell, SoundCell))
@@ -290,14 +283,12 @@ class Section:
 
     @property
     def lead(self) -> Sweep:
-        """The sweep to show: the newest without a hole, else with a ratio, else with a cell."""
-        newest_first = self.sweeps[::-1]
-        with_ratio = (sweep for sweep in newest_first if sweep.sound_rivals)
-        with_cell = (sweep for sweep in newest_first if sweep.sound_cells)
-        whole = (sweep for sweep in newest_first if sweep.whole)
-        return (
-            next(whole, None) or next(with_ratio, None) or next(with_cell, None) or newest_first[0]
-        )
+        """The sweep to show: the newest by its plan's time, whatever it says.
+
+        Nothing that was measured has a part in the choice, holes included: a rule that looked at
+        an outcome would let a sweep be repeated until it pleases.
+        """
+        return self.sweeps[-1]
 
     @property
     def slug(self) -> str:

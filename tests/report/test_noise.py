@@ -87,3 +87,23 @@ def test_the_memorys_own_range_is_stated(three: Study) -> None:
     rates = [row.read_bytes_per_s for f in three.folders for row in f.results.ceilings]
     words = spread.words(three.sections[0])
     assert f"ranged from {min(rates) / 1e9:.1f} to {max(rates) / 1e9:.1f} GB/s" in words
+
+
+def test_cells_whose_trials_lie_far_apart_are_named_beside_the_memory(tmp_path: Path) -> None:
+    (section,) = load(write(tmp_path, moody(0.3, 0.0))).sections
+    said = noise.trials(section.lead)
+    named = 0
+    for cell in section.lead.sound_cells:
+        rates = [float(run.throughput) for run in cell.runs.values()]
+        words = f"({max(rates) / min(rates):.2f}\N{MULTIPLICATION SIGN})"
+        far = max(rates) > noise.APART * min(rates)
+        assert (words in said) is far
+        named += far
+    assert named
+    assert "no typical trial" in said
+    assert "read bandwidth" in said
+
+
+def test_steady_trials_are_said_to_be_steady(one: Study) -> None:
+    said = noise.trials(one.sections[0].lead)
+    assert said.startswith("In no cell was the fastest trial more than 1.3 times")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nanoserve_report import ladder, numbers, spread, wording
+from nanoserve_report import ladder, noise, spread, wording
 from nanoserve_report.book import Book
 from nanoserve_report.figures import (
     ceiling,
@@ -18,9 +18,8 @@ from nanoserve_report.figures import (
 from nanoserve_report.figures import devices as devices_figure
 from nanoserve_report.figures import ladder as ladder_figure
 from nanoserve_report.links import Linker
-from nanoserve_report.pages import parts
+from nanoserve_report.pages import choice, parts
 from nanoserve_report.study import DevicePage, Section, Study, Sweep
-from nanoserve_report.views import common
 from nanoserve_report.views import ladder as ladder_table
 from nanoserve_report.views import load as load_tables
 from nanoserve_report.views import sweep as tables
@@ -72,20 +71,15 @@ def _page(book: Book, page: DevicePage) -> None:
 def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
     sweep = section.lead
     stem = f"{page.slug}-{section.slug}"
-    blocks = {estimate.throughput.n for estimate in sweep.sound_cells}
     return {
         "name": parts.section_name(section, page),
         "anchor": section.slug,
         "knee": parts.knee_line(sweep),
         "setting": parts.setting_line(sweep),
-        "run": sweep.name,
-        "run_href": linker.to(common.run_page(sweep.name)),
+        "choice": choice.of(section, linker),
         "status": sweep.folder.status.value,
-        "blocks": (
-            f"{' or '.join(numbers.count(n, 'block') for n in sorted(blocks))} count"
-            if blocks
-            else "no block counts"
-        ),
+        "blocks": choice.count(sweep),
+        "trials": noise.trials(sweep),
         "gotcha": wording.gotcha(sweep),
         "throughput": tables.throughput(sweep, linker),
         "doublings": tables.doublings(sweep, linker),

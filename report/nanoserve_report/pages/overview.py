@@ -10,7 +10,7 @@ from nanoserve_report.book import Book
 from nanoserve_report.figures import devices as devices_figure
 from nanoserve_report.figures import marginal, reproducibility, speedup
 from nanoserve_report.links import Linker
-from nanoserve_report.pages import parts
+from nanoserve_report.pages import choice, parts
 from nanoserve_report.study import DevicePage, Section, Study
 from nanoserve_report.views import overview as tables
 
@@ -107,6 +107,7 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
         "name": parts.section_name(section, page),
         "knee": parts.knee_line(sweep),
         "setting": parts.setting_line(sweep),
+        "choice": choice.of(section, linker),
         "tiles": parts.tiles(sweep),
         "sentences": parts.sentences(sweep),
         "figures": figures,

@@ -9,7 +9,7 @@ from nanoserve_bench.plan import Blocks
 from nanoserve_bench.results import MANIFEST, PLAN, ResultSet
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import Acknowledged, RuleOutcome
-from nanoserve_report import backing, numbers
+from nanoserve_report import backing, noise, numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
@@ -154,6 +154,7 @@ def _sweep(sweep: Sweep, linker: Linker) -> dict[str, Any]:
         "doublings": sweep_tables.doublings(sweep, linker),
         "factors": sweep_tables.factors(sweep, linker),
         "latency_ratios": sweep_tables.latency_ratios(sweep, linker),
+        "spread": noise.trials(sweep),
         "trials": tables.trials(sweep, linker),
     }
 
