@@ -149,10 +149,11 @@ def probe(number: int) -> StepProbe:
 
 
 def perf_run(
-    rounds: int = 3, *, trials: Iterable[PerfTrial] | None = None, factors: Sequence[int] = ()
+    rounds: int = 5, *, trials: Iterable[PerfTrial] | None = None, factors: Sequence[int] = ()
 ) -> PerfRun:
     """A complete run; `factors` make the engine faster in single rounds."""
     factors = factors or [1] * rounds
+    rounds = len(factors)
     made = [t for n in range(rounds) for t in one_round(n, faster=factors[n])]
     placed = tuple(made if trials is None else trials)
     arms = dict.fromkeys(t.arm for t in placed)

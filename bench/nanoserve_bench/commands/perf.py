@@ -27,6 +27,7 @@ from nanoserve_bench.perf.session import Session, begin
 from nanoserve_bench.perf.table import print_figures, print_profile
 from nanoserve_bench.plan import Fact
 from nanoserve_bench.progress import duration, make_console
+from nanoserve_bench.soundness.rules.stat_blocks import LEAST_FOR_A_RATIO
 from nanoserve_bench.sweep import now
 
 EXIT_MISSED = 1
@@ -47,9 +48,10 @@ Exit codes
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
-    help=f"Rounds; each runs every arm once. One has no interval. [default: {FULL.rounds}]",
+    help="Rounds; each runs every arm once. With fewer than "
+    f"{LEAST_FOR_A_RATIO} there is no interval and no verdict. [default: {FULL.rounds}]",
 )
-@click.option("--quick", is_flag=True, help="Two rounds of short outputs, for a look.")
+@click.option("--quick", is_flag=True, help="Two rounds of short outputs, for a look: no verdicts.")
 @click.option("--rivals/--no-rivals", default=True, help="Run the rivals that are installed.")
 @click.option("--check", is_flag=True, help="Exit with 1 when a goal is missed.")
 @click.option(

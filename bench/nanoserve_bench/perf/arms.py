@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nanoserve_bench.plan import WorkloadPlan
+from nanoserve_bench.soundness.rules.stat_blocks import LEAST_FOR_A_RATIO
 
 BASELINE, STATIC = "hf-generate", "hf-static"
 ENGINE, ENGINE_PREFILL, TORCH = "nanoserve", "nanoserve-prefill", "nanoserve-torch"
@@ -82,7 +83,7 @@ class Scale:
 
 
 FULL = Scale(
-    rounds=3,
+    rounds=LEAST_FOR_A_RATIO,
     requests=64,
     prompt_tokens=16,
     new_tokens=64,

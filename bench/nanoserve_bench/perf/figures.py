@@ -19,6 +19,7 @@ from nanoserve_bench.perf.goals import GOALS, PROMPT, Best, Goal, Measure, Quant
 from nanoserve_bench.perf.records import FigureRow, PerfRun, PerfTrial, StepProbe
 from nanoserve_bench.perf.sameness import disagreement, unlike
 from nanoserve_bench.records import NS_PER_S
+from nanoserve_bench.soundness.rules.stat_blocks import LEAST_FOR_A_RATIO
 
 WORD_BYTES = 4
 """Of a float32 weight; a row of a step multiplies and adds once with each of them."""
@@ -44,7 +45,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interval:
-    """A point and, with two rounds or more, the interval around it."""
+    """A point and, with as many rounds as STAT001 asks for blocks, the interval around it."""
 
     point: float
     low: float | None
@@ -199,7 +200,7 @@ def _measured(run: PerfRun, goal: Goal) -> FigureRow:
         reference=None if theirs is None else _mean(theirs, linear=False),
         reference_arm=arm,
         floor=_floor(run, rounds, goal.candidate),
-        note="; ".join(filter(None, (note, _missing_rounds(run, rounds)))) or None,
+        note="; ".join(filter(None, (note, _rounds_note(run, rounds)))) or None,
     )
 
 
@@ -242,9 +243,17 @@ def _best(run: PerfRun, candidate: Quantity, best: Best) -> tuple[str | None, Qu
         except (Unmeasured, Refused) as reason:
             absent.append(str(reason))
     if not found:
+        if not _took_part(run, best.arms):
+            raise Unmeasured("no rival took part in this run")
         raise Unmeasured("no rival was measured: " + "; ".join(absent))
     note = f"best of {len(found)}" + (f"; not among them: {'; '.join(absent)}" if absent else "")
     return note, max(found, key=lambda entry: entry[0])[1]
+
+
+def _took_part(run: PerfRun, arms: Sequence[str]) -> bool:
+    """Whether one of these arms was asked for, whatever became of it."""
+    asked = {arm for order in run.orders for arm in order} | {hole.arm for hole in run.holes}
+    return not asked.isdisjoint(arms)
 
 
 def _usable_rounds(run: PerfRun, candidate: Quantity, reference: Reference) -> list[int]:
@@ -269,10 +278,14 @@ def _usable_rounds(run: PerfRun, candidate: Quantity, reference: Reference) -> l
     return rounds
 
 
-def _missing_rounds(run: PerfRun, rounds: Sequence[int]) -> str | None:
-    if len(rounds) == len(run.orders):
-        return None
-    return f"{len(rounds)} of {len(run.orders)} rounds"
+def _rounds_note(run: PerfRun, rounds: Sequence[int]) -> str | None:
+    """What is missing: rounds that the run has, and rounds that a verdict needs."""
+    planned, there = len(run.orders), len(rounds)
+    of = "" if there == planned else f" of {planned}"
+    count = f"{there}{of} {'round' if planned == 1 else 'rounds'}"
+    if there < LEAST_FOR_A_RATIO:
+        return f"{count}; a verdict needs {LEAST_FOR_A_RATIO}"
+    return count if of else None
 
 
 def _refuse_unlike(
@@ -318,8 +331,8 @@ def _disturbed(run: PerfRun, number: int, *quantities: Reference) -> bool:
 
 
 def _interval(values: Sequence[Fraction], *, linear: bool) -> Interval:
-    if len(values) < 2:
-        return Interval(point=float(values[0]), low=None, high=None)
+    if len(values) < LEAST_FOR_A_RATIO:
+        return Interval(point=_mean(values, linear=linear), low=None, high=None)
     estimate = (statistics.estimate_linear if linear else statistics.estimate)(values)
     return Interval(point=estimate.point, low=estimate.low, high=estimate.high)
 
@@ -331,11 +344,12 @@ def _mean(values: Sequence[Fraction], *, linear: bool) -> float:
 
 
 def _floor(run: PerfRun, rounds: Sequence[int], quantity: Quantity) -> float | None:
-    """The most that this machine allows, from one read of the weights and their arithmetic.
+    """What one read of the weights and their arithmetic allow, at the rates that were measured.
 
     A step of n rows reads the weights once and does two operations per weight and row, so it takes
     at least max(bytes / bandwidth, 2 x weights x n / matrix rate). Prefill, attention and
-    everything else are left out: it is a bound, and not an aim.
+    everything else are left out: it is a bound, and not an aim. The rates are readings of another
+    moment, so a figure may pass it.
     """
     bounds: dict[Measure, Callable[[Fraction], Fraction]] = {
         Measure.THROUGHPUT: lambda step_s: quantity.slots / step_s,

@@ -143,7 +143,7 @@ GOALS: tuple[Goal, ...] = (
     ),
     Goal(
         key="bandwidth-1",
-        title="weights read per second of a decode step at 1 slot, of the read bandwidth",
+        title="weights read per second of a decode step at 1 slot, of the measured read bandwidth",
         candidate=Quantity(arm=ENGINE, measure=Measure.WEIGHT_RATE),
         reference=ReadBandwidth(),
         goal=80.0,

@@ -183,18 +183,19 @@ class FigureRow:
         unit: `x` for a ratio, else the unit of `point`, `low`, `high` and `goal`.
         goal: The least that is asked for, or the most where `at_most`.
         point: Over the rounds: geometric mean of a ratio, arithmetic mean otherwise.
-        low: Lower end of the 95 % interval; None with one round.
+        low: Lower end of the 95 % interval; None with fewer rounds than a verdict needs.
         high: Upper end.
         rounds: Rounds that it is made of.
         disturbed: Of these, rounds in which something else was using the machine, last attempt
             included.
-        verdict: `met`, `missed`, `undecided` (the interval straddles the goal), `refused` (a
+        verdict: `met`, `missed`, `undecided` (the interval straddles the goal, or there are
+            too few rounds for one), `refused` (a
             trial broke a rule, or the tokens differ) or `hole` (not measured).
         candidate: The engine's side, absolute, in `candidate_unit`.
         reference: What it was divided by, in the same unit.
         reference_arm: Whose it is.
-        floor: What the machine's memory and arithmetic allow at most, in the same unit; None where
-            no such bound is worked out.
+        floor: What memory and arithmetic allow at the rates that were measured in the same rounds,
+            in the same unit; None where no such bound is worked out.
         note: The reason of a hole or a refusal, and what a reader has to know.
     """
 

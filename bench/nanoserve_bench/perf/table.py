@@ -11,6 +11,7 @@ from nanoserve_bench.perf.figures import Standing
 from nanoserve_bench.perf.profile import ProfileRow
 from nanoserve_bench.perf.records import FigureRow, PerfRun
 
+_BOUND = "measured bound"
 _STYLES = {
     Standing.MET: "green",
     Standing.MISSED: "red",
@@ -24,7 +25,7 @@ def print_figures(run: PerfRun, figures: Sequence[FigureRow], console: Console) 
     """Goals, points, intervals, absolutes of both sides, the floor, and the notes below."""
     table = Table(box=None, pad_edge=False, title=run.run_id, title_justify="left")
     table.add_column("figure", overflow="fold")
-    for title in ("goal", "measured", "interval", "", "engine", "reference", "floor"):
+    for title in ("goal", "measured", "interval", "rounds", "", "engine", "reference", _BOUND):
         table.add_column(title, justify="right" if title else "left")
     for row in figures:
         table.add_row(*_cells(row), style=_STYLES[Standing(row.verdict)])
@@ -44,6 +45,7 @@ def _cells(row: FigureRow) -> tuple[str, ...]:
         f"{sign} {row.goal:g} {row.unit}",
         "" if row.point is None else f"{row.point:.3g} {row.unit}",
         interval,
+        str(row.rounds),
         row.verdict,
         _absolute(row.candidate, row.candidate_unit),
         _absolute(row.reference, row.reference_arm or ""),

@@ -6,10 +6,11 @@ import dataclasses
 
 import pytest
 
-from nanoserve_bench.perf.arms import BASELINE, ENGINE, STATIC, TORCH
+from nanoserve_bench.perf.arms import BASELINE, ENGINE, FULL, RIVALS, STATIC, TORCH
 from nanoserve_bench.perf.figures import Interval, Standing, figure_row, figure_rows, standing
 from nanoserve_bench.perf.goals import GOALS, Goal
 from nanoserve_bench.perf.records import FigureRow, Hole, PerfRun, PrefixDigest, Refusal
+from nanoserve_bench.soundness.rules.stat_blocks import LEAST_FOR_A_RATIO
 from support.perf_runs import perf_run, trial, with_trials
 
 BY_KEY = {goal.key: goal for goal in GOALS}
@@ -73,7 +74,7 @@ def test_a_figure_is_the_ratio_of_its_two_sides(key: str, point: float) -> None:
     assert row.point == pytest.approx(point)
     assert row.low == pytest.approx(point)
     assert row.high == pytest.approx(point)
-    assert row.rounds == 3
+    assert row.rounds == 5
     assert row.verdict == (Standing.MISSED if key in {"rivals-16", "torch-32"} else Standing.MET)
 
 
@@ -105,8 +106,8 @@ def test_a_ratio_is_formed_inside_a_round_and_its_interval_over_the_rounds() -> 
     )
     row = rows(run)["speedup-8"]
     assert row.low == row.high == pytest.approx(24)
-    uneven = rows(perf_run(2, factors=(1, 4)))["speedup-1"]
-    assert uneven.point == pytest.approx(6)  # the geometric mean of 3 and 12
+    uneven = rows(perf_run(factors=(1, 4, 1, 4, 2)))["speedup-1"]
+    assert uneven.point == pytest.approx(6)  # the geometric mean of 3, 12, 3, 12 and 6
     assert uneven.low is not None
     assert uneven.high is not None
     assert uneven.low < 2.8 < uneven.high
@@ -141,7 +142,7 @@ def test_the_last_attempt_counts_and_what_disturbed_it_is_told() -> None:
     run = perf_run()
     again = trial(ENGINE, 8, number=1, tok_per_s=480, attempt=2, disturbed="a neighbour")
     row = rows(dataclasses.replace(run, trials=(*run.trials, again)))["static-8"]
-    assert row.candidate == pytest.approx((240 * 480 * 240) ** (1 / 3))
+    assert row.candidate == pytest.approx(240 * 2 ** (1 / 5))
     assert row.disturbed == 1
 
 
@@ -220,8 +221,28 @@ def test_an_absent_rival_is_named_and_no_rival_at_all_is_a_hole() -> None:
 def test_a_round_that_is_missing_is_left_out_and_said() -> None:
     run = with_trials(perf_run(), lambda t: None if (t.arm, t.round) == (STATIC, 1) else t)
     row = rows(run)["static-8"]
-    assert row.rounds == 2
-    assert "2 of 3 rounds" in str(row.note)
+    assert (row.rounds, row.verdict) == (4, Standing.UNDECIDED)
+    assert row.note == "4 of 5 rounds; a verdict needs 5"
+    longer = with_trials(perf_run(6), lambda t: None if (t.arm, t.round) == (STATIC, 1) else t)
+    row = rows(longer)["static-8"]
+    assert (row.rounds, row.verdict, row.note) == (5, Standing.MET, "5 of 6 rounds")
+
+
+def test_fewer_rounds_than_a_ratio_needs_have_a_point_and_no_verdict() -> None:
+    few = rows(perf_run(factors=(1, 4, 2)))
+    for key in ("speedup-1", "outside-32"):
+        assert (few[key].low, few[key].high, few[key].verdict) == (None, None, "undecided")
+        assert few[key].note == "3 rounds; a verdict needs 5"
+    assert few["speedup-1"].point == pytest.approx(6)  # the geometric mean of 3, 12 and 6
+    assert rows(perf_run(1))["speedup-1"].note == "1 round; a verdict needs 5"
+    assert FULL.rounds >= LEAST_FOR_A_RATIO
+
+
+def test_without_rivals_the_run_says_so_once() -> None:
+    run = with_trials(perf_run(), lambda t: None if t.arm in RIVALS else t)
+    orders = tuple(tuple(arm for arm in order if arm not in RIVALS) for order in run.orders)
+    row = rows(dataclasses.replace(run, orders=orders, holes=()))["rivals-8"]
+    assert (row.verdict, row.note) == (Standing.HOLE, "no rival took part in this run")
 
 
 def test_what_a_system_does_not_tell_is_a_hole() -> None:
