@@ -20,7 +20,7 @@ def table(item: Table) -> Markup:
         TypeError: Something in it is not text: a missing value or a raw number is a mistake.
     """
     caption = _text(item.caption)
-    classes = "ns-table ns-prose" if item.prose else "ns-table"
+    classes = "ns-table" + " ns-prose" * item.prose + " ns-wrapped" * item.wrapped
     sortable = " data-ns-sortable" if item.sortable and len(item.rows) > 1 else ""
     lines = [
         f'<div class="ns-scroll" role="region" tabindex="0" aria-label="{caption}">',

@@ -95,6 +95,7 @@ class Column:
 class Table:
     """A table with a caption; rows marked in `strong` stand out (a baseline).
 
+    A `wrapped` table has long heads, which are broken over lines rather than scrolled away.
     A `prose` table holds sentences: on a narrow screen its rows are stacked, empty cells left out.
     """
 
@@ -104,6 +105,7 @@ class Table:
     strong: frozenset[int] = field(default_factory=frozenset)
     sortable: bool = True
     prose: bool = False
+    wrapped: bool = False
 
     def __post_init__(self) -> None:
         """Every row has a cell for every column."""

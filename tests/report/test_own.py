@@ -118,6 +118,28 @@ def test_every_goal_stands_with_its_verdict_and_both_sides(tmp_path: Path) -> No
     assert "ns-banner-bad" in text
 
 
+def test_a_short_run_shows_its_rounds_and_says_once_why_it_decides_nothing(tmp_path: Path) -> None:
+    write_run(tmp_path / "perf" / "a", perf_run(3))
+    text = page(tmp_path)
+    assert "Of 20 figures: 20 undecided." in text
+    assert text.count("3 rounds; a verdict needs 5") == 2  # and once with the absent rivals
+    assert '<a href="#speed-note-1">undecided, note 1</a>' in text
+    assert '<li id="speed-note-1">Note 1 (' in text
+    assert "6 readings of this run lie between 24.0 and 25.0 GB/s" in text
+    assert "allows 1.5 times the highest reading" in text
+
+
+def test_pieces_that_do_not_add_up_are_explained(tmp_path: Path) -> None:
+    taken = profile()
+    rest = dataclasses.replace(
+        taken.rows[-1], phase="rest of the model", seconds=-0.00086, how="the difference"
+    )
+    write_profile(tmp_path / "perf" / "a", dataclasses.replace(taken, rows=(*taken.rows, rest)))
+    text = page(tmp_path)
+    assert "starts a parallel region of its own" in text
+    assert "as here with -0.86 ms at 8 rows" in text
+
+
 def test_a_refused_figure_and_a_hole_have_their_reason_and_no_number(tmp_path: Path) -> None:
     other = (PrefixDigest(requests=6, sha256="another"),)
     run = with_trials(
@@ -144,7 +166,7 @@ def test_a_refused_figure_and_a_hole_have_their_reason_and_no_number(tmp_path: P
 def test_the_newest_table_is_shown(tmp_path: Path) -> None:
     write_run(tmp_path / "perf" / "b", perf_run())
     later = dataclasses.replace(
-        perf_run(factors=(2, 2, 2)), created_at="2026-02-01T00:00:00+00:00", run_id="newer"
+        perf_run(factors=(2,) * 5), created_at="2026-02-01T00:00:00+00:00", run_id="newer"
     )
     write_run(tmp_path / "perf" / "a", later)
     text = page(tmp_path)
@@ -156,8 +178,11 @@ def test_the_profile_says_what_each_change_was_worth(tmp_path: Path) -> None:
     write_profile(tmp_path / "perf" / "a", profile())
     text = page(tmp_path)
     # Another interpreter: against the same pass in the same process.
-    assert "from 92.2 to 76.8 ms: 1.20\N{MULTIPLICATION SIGN}" in text
-    assert "from 96.0 to 24.0 ms: 4.00\N{MULTIPLICATION SIGN}" in text  # the kernels
+    assert "from 92.16 ms to 76.80 ms." in text
+    assert "from 96.00 ms to 24.00 ms; disturbed: no ratio." in text  # the kernels
+    assert "compiled kernels, disturbed" in text
+    assert "\N{MULTIPLICATION SIGN}" not in text
+    assert "starts a parallel region of its own" not in text  # nothing was taken apart
     assert "there is no compiler" in text
     assert "Disturbed: compiled kernels: a neighbour" in text
 
@@ -188,3 +213,6 @@ def test_without_records_the_page_says_how_to_get_them(tmp_path: Path) -> None:
     text = page(tmp_path)
     for command in ("nanoserve-bench perf", "perf --profile", "nanoserve-bench soak"):
         assert command in text
+    assert "Nothing of the engine itself was measured here so far." in text
+    write_soak(tmp_path / "soak" / "a", soak(finding="identical", bugs=0))
+    assert "Whether the tokens stay the reference&#39;s under hostile settings." in page(tmp_path)

@@ -6,14 +6,19 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from nanoserve_bench.perf.arms import RIVALS
 from nanoserve_bench.perf.figures import Standing
 from nanoserve_bench.perf.files import Perf
-from nanoserve_bench.perf.profile import Profile
+from nanoserve_bench.perf.profile import Profile, ProfileRow
+from nanoserve_bench.perf.records import PerfRun
 from nanoserve_bench.plan import Fact
 from nanoserve_bench.soak.records import Soak
+from nanoserve_bench.soundness.rules.run_ceiling import MARGIN
 from nanoserve_report import numbers
 from nanoserve_report.book import Book
+from nanoserve_report.links import Linker
 from nanoserve_report.study import Study
+from nanoserve_report.views import common
 from nanoserve_report.views import own as tables
 
 PAGE = "results/engine.md"
@@ -21,24 +26,65 @@ BEFORE = "torch, plain products"
 KERNEL, INTERPRETER = "torch, packed products", "torch.compile, plain products"
 AFTER = "compiled kernels"
 UNCOMPILED = "model, not compiled"
+MANY = 5
+"""A note of so many figures gives their number and not their names."""
 
 
 def write(book: Book, study: Study) -> None:
     """Add the page; it says so where nothing was measured."""
     linker = book.linker(PAGE)
     own = study.own
+    answers = [
+        words
+        for words, there in (
+            ("the goals that this project set itself, won, lost or undecided", own.tables),
+            ("where the time of a decode step goes, before and after", own.profiles),
+            ("whether the tokens stay the reference's under hostile settings", own.soaks),
+        )
+        if there
+    ]
     book.page(
         PAGE,
         "engine.md.jinja",
         linker,
+        lead=_lead(answers),
         refused=own.refused,
-        table=_speed(own.tables[0]) if own.tables else None,
+        table=_speed(own.tables[0], _with_rivals(study, linker), linker) if own.tables else None,
         profile=_profile(own.profiles[0]) if own.profiles else None,
         soaks=[_soak(soak) for soak in own.soaks],
     )
 
 
-def _speed(perf: Perf) -> dict[str, Any]:
+def _lead(answers: list[str]) -> str:
+    """What the page answers, and nothing that it does not."""
+    words = "; ".join(answers) or "nothing of the engine itself was measured here so far"
+    return f"{words[0].upper()}{words[1:]}."
+
+
+def _with_rivals(study: Study, linker: Linker) -> str:
+    """Where the study has a sweep in which a rival was measured soundly; empty where not."""
+    for page in study.devices:
+        for section in page.sections:
+            if any(cell.cell.arm in RIVALS for cell in section.lead.sound_cells):
+                return linker.to(f"results/devices/{page.slug}.md", section.slug)
+    return ""
+
+
+def _bound(run: PerfRun, linker: Linker) -> dict[str, str] | None:
+    """How far a reading of the memory's rate may be trusted, by the readings of this run."""
+    rates = [ceiling.read_bytes_per_s / 1e9 for ceiling in run.ceilings]
+    if not rates:
+        return None
+    return {
+        "readings": numbers.count(len(rates), "reading"),
+        "low": numbers.significant(min(rates)),
+        "high": numbers.significant(max(rates)),
+        "margin": numbers.significant(float(MARGIN), 2),
+        "href": linker.to(common.rule_page("RUN018")),
+    }
+
+
+def _speed(perf: Perf, rivals: str, linker: Linker) -> dict[str, Any]:
     run = perf.run
     verdicts = Counter(row.verdict for row in perf.figures)
     words = [f"{verdicts[s]} {s}" for s in Standing if verdicts[s] and s != Standing.HOLE]
@@ -50,6 +96,16 @@ def _speed(perf: Perf) -> dict[str, Any]:
         "good": run.complete and set(verdicts) <= {Standing.MET, Standing.HOLE},
         "setting": _where(run.model, run.threads, run.revision, run.facts),
         "rows": tables.speed(run, perf.figures),
+        "bound": _bound(run, linker),
+        "rivals": rivals,
+        "notes": [
+            {
+                "id": tables.anchor(number),
+                "words": note,
+                "figures": "; ".join(titles) if len(titles) < MANY else f"{len(titles)} figures",
+            }
+            for number, (note, titles) in enumerate(tables.notes(perf.figures), start=1)
+        ],
     }
 
 
@@ -67,20 +123,23 @@ def _profile(profile: Profile) -> dict[str, Any]:
         "setting": _where(profile.model, profile.threads, profile.revision, profile.facts),
         "sentences": list(sentences(profile)),
         "disturbed": profile.disturbed,
+        "pieces": _pieces(profile),
         "rows": tables.phases(profile),
     }
 
 
 def sentences(profile: Profile) -> Iterator[str]:
-    """What each change was worth: another kernel, another interpreter, both in one call."""
+    """What each change was worth: another kernel, another interpreter, both in one call.
+
+    Two times with their quartiles and no ratio: one launch of each has no interval for one.
+    """
     spent = {
-        (row.variant, row.rows, row.phase): row.seconds
-        for row in profile.rows
-        if row.seconds is not None
+        (row.variant, row.rows, row.phase): row for row in profile.rows if row.seconds is not None
     }
+    disturbed = tables.disturbed_variants(profile)
     changes = (
         (KERNEL, "packed weights, and the same Python around every operation,"),
-        (INTERPRETER, "torch.compile around the same products"),
+        (INTERPRETER, "torch.compile around the same products,"),
         (AFTER, "the compiled kernels, one call for a step,"),
     )
     for rows in sorted({rows for _, rows, _ in spent}):
@@ -91,11 +150,40 @@ def sentences(profile: Profile) -> Iterator[str]:
             after = spent.get((variant, rows, tables.MODEL))
             if before is None or after is None:
                 continue
+            fit = disturbed.isdisjoint((before.variant, after.variant))
             yield (
                 f"At {numbers.count(rows, 'row')}, with {words} the forward pass goes from "
-                f"{numbers.significant(before * 1e3)} to {numbers.significant(after * 1e3)} ms: "
-                f"{numbers.significant(before / after)}{numbers.TIMES}."
+                f"{_time(before)} to {_time(after)}" + ("." if fit else "; disturbed: no ratio.")
             )
+
+
+def _time(row: ProfileRow) -> str:
+    assert row.seconds is not None  # noqa: S101 - sorted out by the caller
+    quartiles = tables.quartiles(row)
+    spread = f" ({quartiles})" if quartiles else ""
+    return f"{tables.milliseconds(row.seconds)} ms{spread}"
+
+
+def _pieces(profile: Profile) -> str:
+    """Why the pieces of the compiled step do not add up, where they were taken apart."""
+    rests = [
+        (row.seconds, row.rows)
+        for row in profile.rows
+        if (row.variant, row.phase) == (AFTER, tables.REST) and row.seconds is not None
+    ]
+    if not rests:
+        return ""
+    words = (
+        "The compiled step is one call, and its linears, attention and rest are separate "
+        "experiments: every matrix multiplied by itself starts a parallel region of its own, which "
+        "a step does not, so the linears alone may take longer than the forward pass. The rest is "
+        "a difference of such times, and may come out slightly below nothing"
+    )
+    least, rows = min(rests)
+    if least < 0:
+        at = numbers.count(rows, "row")
+        words += f", as here with {tables.milliseconds(least)} ms at {at}"
+    return f"{words}. Read a piece as a size, not to the digit."
 
 
 def _soak(soak: Soak) -> dict[str, Any]:

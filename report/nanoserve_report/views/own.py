@@ -11,17 +11,22 @@ from nanoserve_bench.soak.records import Finding, Soak
 from nanoserve_report import numbers
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
 
-PRINTED = {"s": (1e3, "ms"), "bytes": (1e-9, "GB"), "bytes/s": (1e-9, "GB/s")}
+PRINTED = {
+    "s": (1e3, "ms"),
+    "bytes": (1e-9, "GB"),
+    "bytes/s": (1e-9, "GB/s"),
+    "tok/s in full steps": (1.0, "tok/s"),
+}
 """Units that are printed in another one, and how many of it one is."""
 TONES = {Standing.MET: "good", Standing.MISSED: "bad", Standing.REFUSED: "bad"}
 GOOD = {Finding.IDENTICAL, Finding.NEAR_TIES}
-WHOLE, MODEL = "step", "model"
+WHOLE, MODEL, REST = "step", "model", "rest of the model"
 PHASES = (
     WHOLE,
     MODEL,
     "linears",
     "attention",
-    "rest of the model",
+    REST,
     "sampler",
     "batch assembly",
     "scheduler and bookkeeping",
@@ -30,57 +35,79 @@ NOT_TOLD = Hole(reason="not told apart")
 
 
 def speed(run: PerfRun, figures: Sequence[FigureRow]) -> Table:
-    """Every goal, won or lost."""
+    """Every goal, won or lost; what a row has to say stands below the table, under its number."""
+    numbered = {note: place for place, (note, _) in enumerate(notes(figures), start=1)}
     return Table(
         caption=f"The speed table, {run.run_id}",
         columns=(
             Column(label="figure", numeric=False),
             Column(label="goal"),
             Column(label="measured", unit="95 % interval"),
+            Column(label="rounds"),
             Column(label="verdict", numeric=False),
             Column(label="engine"),
             Column(label="against"),
-            Column(label="the machine's bound"),
-            Column(label="note", numeric=False),
+            Column(label="measured bound"),
         ),
-        rows=tuple(_speed_row(row) for row in figures),
+        rows=tuple(_speed_row(row, numbered.get(_note(row), 0)) for row in figures),
         sortable=False,
+        wrapped=True,
     )
 
 
-def _speed_row(row: FigureRow) -> tuple[Cell, ...]:
+def notes(figures: Sequence[FigureRow]) -> list[tuple[str, list[str]]]:
+    """What has to be said of the figures, each once, with the titles that it is said of."""
+    found: dict[str, list[str]] = {}
+    for row in figures:
+        if _note(row):
+            found.setdefault(_note(row), []).append(row.title)
+    return list(found.items())
+
+
+def _note(row: FigureRow) -> str:
+    disturbed = f"{row.disturbed} of {row.rounds} rounds disturbed" if row.disturbed else ""
+    return "; ".join(filter(None, (row.note, disturbed)))
+
+
+def anchor(number: int) -> str:
+    """Of a note below the table."""
+    return f"speed-note-{number}"
+
+
+def _speed_row(row: FigureRow, number: int) -> tuple[Cell, ...]:
     sign = "\N{LESS-THAN OR EQUAL TO}" if row.at_most else "\N{GREATER-THAN OR EQUAL TO}"
     unit = _unit(row.unit)
-    disturbed = f"{row.disturbed} of {row.rounds} rounds disturbed" if row.disturbed else ""
-    return (
-        Text(text=row.title),
-        Num(value=row.goal, text=f"{sign} {row.goal:g}{unit}"),
-        _measured(row, unit),
-        Text(text=row.verdict, tone=TONES.get(Standing(row.verdict), "muted")),
-        _absolute(row.candidate, row.candidate_unit, row.note),
-        _absolute(row.reference, row.candidate_unit, "" if row.reference_arm else "not a ratio"),
-        _absolute(row.floor, row.candidate_unit, "not worked out"),
-        Text(text="; ".join(filter(None, (None if row.point is None else row.note, disturbed)))),
+    said, href = (f", note {number}", f"#{anchor(number)}") if number else ("", "")
+    verdict = Text(
+        text=f"{row.verdict}{said}", href=href, tone=TONES.get(Standing(row.verdict), "muted")
     )
-
-
-def _measured(row: FigureRow, unit: str) -> Cell:
-    if row.point is None:
-        return Hole(reason=row.note or row.verdict)
+    goal = Num(value=row.goal, text=f"{sign} {row.goal:g}{unit}")
+    if row.point is None or row.candidate is None:
+        nothing = Hole(reason="no number")
+        return (Text(text=row.title), goal, nothing, nothing, verdict, *([nothing] * 3))
     interval = ""
     if row.low is not None and row.high is not None:
         interval = f"{numbers.significant(row.low)}{numbers.EN}{numbers.significant(row.high)}"
-    text = f"{numbers.significant(row.point)}{unit}"
-    return Num(value=row.point, text=text, interval=interval)
+    point = f"{numbers.significant(row.point)}{unit}"
+    return (
+        Text(text=row.title),
+        goal,
+        Num(value=row.point, text=point, interval=interval),
+        Num(value=row.rounds, text=str(row.rounds)),
+        verdict,
+        _absolute(row.candidate, row.candidate_unit, ""),
+        _absolute(row.reference, row.candidate_unit, "" if row.reference_arm else "not a ratio"),
+        _absolute(row.floor, row.candidate_unit, "not worked out"),
+    )
 
 
 def _unit(unit: str) -> str:
     return numbers.TIMES if unit == "x" else f"\N{NO-BREAK SPACE}{unit}"
 
 
-def _absolute(value: float | None, unit: str, why: str | None) -> Cell:
+def _absolute(value: float | None, unit: str, why: str) -> Cell:
     if value is None:
-        return Hole(reason=why or "not measured")
+        return Hole(reason=why)
     scale, name = PRINTED.get(unit, (1.0, unit))
     printed = numbers.significant(value * scale)
     return Num(value=value, text=f"{printed}\N{NO-BREAK SPACE}{name}")
@@ -96,18 +123,24 @@ def phases(profile: Profile) -> Table:
         columns=(
             *text_columns("variant"),
             Column(label="rows"),
-            *(Column(label=_heading(phase), unit="ms") for phase in PHASES),
+            *(Column(label=_heading(phase), unit="ms, quartiles") for phase in PHASES),
         ),
         rows=tuple(
             (
-                Text(text=variant),
+                Text(text=variant + ", disturbed" * (variant in disturbed_variants(profile))),
                 Num(value=rows, text=str(rows)),
                 *(_phase(parts, phase) for phase in PHASES),
             )
             for (variant, rows), parts in found.items()
         ),
         sortable=False,
+        wrapped=True,
     )
+
+
+def disturbed_variants(profile: Profile) -> frozenset[str]:
+    """The variants during which something else was using the machine."""
+    return frozenset(line.partition(":")[0] for line in profile.disturbed)
 
 
 def _heading(phase: str) -> str:
@@ -121,13 +154,18 @@ def _phase(parts: dict[str, ProfileRow], phase: str) -> Cell:
     row = parts.get(phase)
     if row is None or row.seconds is None:
         return NOT_TOLD
-    interval = ""
-    if row.low is not None and row.high is not None:
-        interval = f"{_ms(row.low)}{numbers.EN}{_ms(row.high)}"
-    return Num(value=row.seconds, text=_ms(row.seconds), interval=interval)
+    return Num(value=row.seconds, text=milliseconds(row.seconds), interval=quartiles(row))
 
 
-def _ms(seconds: float) -> str:
+def quartiles(row: ProfileRow) -> str:
+    """The lower and the upper one, in milliseconds; empty where there was one reading."""
+    if row.low is None or row.high is None:
+        return ""
+    return f"{milliseconds(row.low)}{numbers.EN}{milliseconds(row.high)}"
+
+
+def milliseconds(seconds: float) -> str:
+    """A time of a profile as it is printed."""
     return f"{seconds * 1e3:,.2f}"
 
 
