@@ -77,16 +77,21 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class Version:
-    """One state of the code on a track: its sweeps, oldest first, and what was taken back."""
+    """One state of the code on a track: its sections, and what was taken back.
+
+    What other arms ran beside it makes no version: sections of the same sources are one, unless
+    they name another version of something. Of two that state one quantity the first is shown.
+    """
 
     setting: Setting
-    section: Section | None
+    sections: tuple[Section, ...]
     retracted: tuple[Sweep, ...]
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:
         """All of it, shown or not; never empty."""
-        return (*(() if self.section is None else self.section.sweeps), *self.retracted)
+        shown = (sweep for section in self.sections for sweep in section.sweeps)
+        return (*shown, *self.retracted)
 
     @property
     def since(self) -> str:
@@ -102,23 +107,26 @@ class Version:
 
     @cached_property
     def figures(self) -> Mapping[Quantity, Sound]:
-        """The sound figures of the sweep that is shown."""
-        return {} if self.section is None else _figures(self.section)
+        """The sound figures of the sweeps that are shown."""
+        found: dict[Quantity, Sound] = {}
+        for section in reversed(self.sections):
+            found |= _figures(section)
+        return found
 
     def get(self, quantity: Quantity) -> Sound | Missing:
         """Its figure, or why it has none."""
         found = self.figures.get(quantity)
         if found is not None:
             return found
-        if self.section is None:
+        if not self.sections:
             folder = self.retracted[-1].folder
             rule = "" if folder.retraction is None else folder.retraction.rule
             return Missing(reason=f"retracted by {rule}", folder=folder.name)
-        lead = self.section.lead
-        codes = _refusals(lead, quantity)
-        if codes is None:
-            return Missing(reason="not measured in this version")
-        return Missing(reason=f"refused: {', '.join(codes)}", folder=lead.name)
+        for section in self.sections:
+            codes = _refusals(section.lead, quantity)
+            if codes is not None:
+                return Missing(reason=f"refused: {', '.join(codes)}", folder=section.lead.name)
+        return Missing(reason="not measured in this version")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,10 +167,10 @@ def tracks(study: Study) -> tuple[Track, ...]:
     for setting in dict.fromkeys((*sections, *retracted)):
         version = Version(
             setting=setting,
-            section=sections.get(setting),
+            sections=(sections[setting],) if setting in sections else (),
             retracted=tuple(retracted.get(setting, ())),
         )
-        grouped[_key(version)].append(version)
+        _join(grouped[_key(version)], version)
     found = [
         Track(
             setting=versions[0].setting,
@@ -173,6 +181,29 @@ def tracks(study: Study) -> tuple[Track, ...]:
     ]
     found.sort(key=lambda track: track.versions[-1].since, reverse=True)
     return tuple(sorted(found, key=lambda track: -len(track.versions)))
+
+
+def _join(versions: list[Version], new: Version) -> None:
+    """Add a version to those of its track, as part of one of them where it is the same."""
+    for index, other in enumerate(versions):
+        if new.setting.code == other.setting.code and _agree(new, other):
+            versions[index] = Version(
+                setting=other.setting,
+                sections=(*other.sections, *new.sections),
+                retracted=(*other.retracted, *new.retracted),
+            )
+            return
+    versions.append(new)
+
+
+def _agree(one: Version, other: Version) -> bool:
+    """Whether nothing is named in both with two versions."""
+    named = [
+        {version for sweep in side.sweeps for version in sweep.setting.versions}
+        for side in (one, other)
+    ]
+    names = [{version.partition(" ")[0] for version in side} for side in named]
+    return not {v.partition(" ")[0] for v in named[0] ^ named[1]} & names[0] & names[1]
 
 
 def kept_versions(version: Version) -> tuple[str, ...]:
@@ -256,4 +287,4 @@ def _findings(item: object) -> tuple[Finding, ...]:
 
 def folder_of(version: Version) -> Folder:
     """The folder whose page tells most about a version."""
-    return version.retracted[-1].folder if version.section is None else version.section.lead.folder
+    return version.sections[0].lead.folder if version.sections else version.retracted[-1].folder

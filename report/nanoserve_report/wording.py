@@ -118,6 +118,28 @@ def identity_words(cell: SoundCell) -> str:
     return f"{throughput} tokens per second is {batch} rows times {slot}, and {caller}"
 
 
+def reach(sections: Sequence[Section]) -> str:
+    """How far the doublings of a device were worth it, workload by workload, in one sentence."""
+    arms_of: dict[str, list[str]] = {}
+    for section in sections:
+        sweep = section.lead
+        again = {pair.candidate.arm for pair in sweep.selves}
+        requests = {w.name: w.requests for w in sweep.plan.workloads}[section.setting.workload]
+        for arm in dict.fromkeys(item.lower.arm for item in sweep.marginals):
+            worth = [
+                item.upper.slots
+                for item in sweep.sound_marginals
+                if item.lower.arm == arm and item.verdict.value == "worth it"
+            ]
+            said = f"up to {slots(max(worth))}" if worth else "none"
+            said += f" on {section.setting.workload} ({numbers.count(requests, 'request')})"
+            arms = arms_of.setdefault(said, [])
+            if arm not in {*arms, *again}:
+                arms.append(arm)
+    parts = [f"{said} for {numbers.enumerate_words(arms)}" for said, arms in arms_of.items()]
+    return f"Doublings worth it: {'; '.join(parts)}."
+
+
 def knee(sweep: Sweep, arm: str) -> str:
     """Where the doublings stop paying: the sentence that leads a page."""
     mine = sorted(
@@ -241,6 +263,38 @@ def holes(skipped: Iterable[SkippedDevice]) -> str:
         by_reason.setdefault(hole.reason, []).append(hole.device)
     return " ".join(
         f"{numbers.enumerate_words(devices)} {'was' if len(devices) == 1 else 'were'} not "
-        f"measured: {reason}."
+        f"measured: {_of_several(reason) if len(devices) > 1 else reason}."
         for reason, devices in by_reason.items()
+    )
+
+
+def _of_several(reason: str) -> str:
+    """A reason that speaks of one device, said of several."""
+    return f"{reason.removesuffix(' it')} them" if reason.endswith(" it") else reason
+
+
+def untried(study: Study) -> list[str]:
+    """The arms that were asked for and could not run, folder by folder, with their reasons."""
+    return [
+        f"{folder.name}: {hole.arm}"
+        f"{f' on {hole.device}, {hole.dtype}' if hole.device else ''}: {hole.reason}"
+        for folder in reversed(study.folders)
+        if folder.plan is not None
+        for hole in folder.plan.skipped_arms
+    ]
+
+
+def beside(study: Study) -> str:
+    """What is missing without having been refused: holes, and blocks that were run again."""
+    arms = len(untried(study))
+    again = sum(
+        len({trial.replaces for trial in folder.results.trials} - {None})
+        for folder in study.folders
+        if folder.results is not None
+    )
+    return (
+        f"Not measured: {numbers.count(len(study.skipped), 'device')} and "
+        f"{numbers.count(arms, 'arm')} that {'was' if arms == 1 else 'were'} asked for. "
+        "Run again for contention: "
+        f"{numbers.count(again, 'block')}."
     )

@@ -10,6 +10,7 @@ import pytest
 
 from nanoserve_bench.soundness import Finding, RefusedComparison
 from nanoserve_bench.statistics import Outcome
+from nanoserve_report import history
 from nanoserve_report.book import Book
 from nanoserve_report.figures import history as figure
 from nanoserve_report.history import SPEEDUP, Missing, Quantity, Sound, tracks
@@ -171,3 +172,23 @@ def test_the_sentence_is_made_of_the_verdicts(three: Study) -> None:
     said = page.sentence(track)
     assert said.startswith("3 versions were measured here. From bbbbbbb to ccccccc, over the basel")
     assert "slower: nanoserve, 1 slot; nanoserve, 2 slots" in said
+
+
+def test_what_other_arms_ran_beside_it_makes_no_other_version(three: Study) -> None:
+    first, *_ = tracks(versions(three, A, A, A))[0].versions
+    setting = dataclasses.replace(first.setting, versions=first.setting.versions[1:])
+    found = [first]
+    history._join(found, dataclasses.replace(first, setting=setting))
+    assert len(found) == 1
+    other = dataclasses.replace(first, setting=dataclasses.replace(setting, code="other"))
+    history._join(found, other)
+    assert len(found) == 2
+
+
+def test_two_tracks_of_one_device_and_workload_are_told_apart_in_words(three: Study) -> None:
+    first, second, third = three.folders
+    study = Study(folders=(at(first, A, 1), at(second, A, 2, "sha256:other"), at(third, A, 3)))
+    found = tracks(study)
+    names = [page.name_of(track, found) for track in found]
+    assert len(set(names)) == len(names) == 2
+    assert any("machine other" in name for name in names)

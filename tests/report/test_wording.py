@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nanoserve_bench.plan import SkippedDevice
+from nanoserve_bench.plan import SkippedArm, SkippedDevice
 from nanoserve_report import numbers, wording
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study, load
@@ -98,3 +98,38 @@ def test_devices_that_were_not_measured_for_one_reason_are_told_together() -> No
         "cuda and xpu were not measured: no driver. mps was not measured: another system."
     )
     assert wording.holes([]) == ""
+
+
+def test_one_reason_of_several_devices_is_put_in_the_plural() -> None:
+    reason = "this build of torch does not support it"
+    skipped = [SkippedDevice(device=name, reason=reason) for name in ("cuda", "mps")]
+    assert wording.holes(skipped) == (
+        "cuda and mps were not measured: this build of torch does not support them."
+    )
+    assert wording.holes(skipped[:1]) == f"cuda was not measured: {reason}."
+
+
+def test_arms_that_could_not_run_are_holes_with_their_reason(one: Study) -> None:
+    (folder,) = one.folders
+    results = folder.results
+    assert results is not None
+    hole = SkippedArm(
+        arm="rival", system="rival", device=None, dtype=None, reason="its library is missing"
+    )
+    plan = dataclasses.replace(results.plan, skipped_arms=(hole,))
+    results = dataclasses.replace(results, plan=plan)
+    verdict = dataclasses.replace(folder.verdict, results=results)
+    book = compose(Study(folders=(dataclasses.replace(folder, verdict=verdict),)))
+    for name in ("results/index.md", "results/refusals.md"):
+        text = book.files[name].decode()
+        assert "rival: its library is missing" in text
+        assert "1 arm that" in text
+        assert "Run again for contention: no blocks." in text
+        assert "kill-table" in text
+
+
+def test_one_sentence_says_how_far_doublings_paid_on_each_workload(one: Study) -> None:
+    (section,) = one.sections
+    assert wording.reach([section]) == (
+        "Doublings worth it: up to 4 slots on day44 (8 requests) for nanoserve."
+    )

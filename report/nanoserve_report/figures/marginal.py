@@ -17,7 +17,7 @@ from nanoserve_report.study import AnyMarginal, Sweep
 COLUMNS = (
     "arm", "slots_from", "slots_to", "batch_ratio", "batch_ratio_low", "batch_ratio_high",
     "slot_ratio", "slot_ratio_low", "slot_ratio_high", "product", "product_low", "product_high",
-    "verdict", "hole",
+    "verdict", "hole", "run", "blocks",
 )  # fmt: skip
 
 
@@ -49,7 +49,8 @@ def draw(sweep: Sweep) -> Drawing:
             "baseline is not in this figure: it cancels."
         ),
         columns=COLUMNS,
-        rows=tuple(_data(item) for item in items) or ((None,) * 13 + ("no doubling measured",),),
+        rows=tuple((*_data(item), sweep.name, _blocks(item)) for item in items)
+        or ((*(None,) * 13, "no doubling measured", sweep.name, None),),
         figure=figure,
     )
 
@@ -78,6 +79,10 @@ def _row(axes: Axes, y: int, item: SoundMarginal) -> None:
         (right, y), xytext=(7, 0), textcoords="offset points", va="center",
         fontsize=style.SMALL_PT, linespacing=1.2,
     )  # fmt: skip
+
+
+def _blocks(item: AnyMarginal) -> int | None:
+    return item.product.n if isinstance(item, SoundMarginal) else None
 
 
 def _data(item: AnyMarginal) -> tuple[Value, ...]:

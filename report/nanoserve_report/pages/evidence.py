@@ -54,6 +54,8 @@ def _refusals(book: Book, study: Study) -> None:
         lead=lead,
         folders=[_refused_folder(folder, linker) for folder in refused],
         skipped=study.skipped,
+        beside=wording.beside(study),
+        untried=wording.untried(study),
     )
 
 

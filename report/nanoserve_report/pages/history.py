@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any
 
@@ -26,12 +27,11 @@ def write(book: Book, study: Study) -> None:
         PAGE,
         "history.md.jinja",
         linker,
-        tracks=[_track(book, track, linker) for track in found],
+        tracks=[_track(book, track, found, linker) for track in found],
     )
 
 
-def _track(book: Book, track: Track, linker: Linker) -> dict[str, Any]:
-    setting = track.setting
+def _track(book: Book, track: Track, beside: Sequence[Track], linker: Linker) -> dict[str, Any]:
     anchor = f"track-{_digest(track)}"
     kinds = [
         kind
@@ -40,7 +40,7 @@ def _track(book: Book, track: Track, linker: Linker) -> dict[str, Any]:
     ]
     return {
         "anchor": anchor,
-        "name": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
+        "name": name_of(track, beside),
         "setting": setting_line(track),
         "sentence": sentence(track),
         "versions": tables.versions(track, linker),
@@ -49,6 +49,51 @@ def _track(book: Book, track: Track, linker: Linker) -> dict[str, Any]:
         ],
         "changes": len(track.versions) > 1 and tables.changes(track, linker),
     }
+
+
+def name_of(track: Track, beside: Sequence[Track]) -> str:
+    """Device and workload, with what tells the track from the others of the same two."""
+    same = [other for other in beside if other is not track and _title(other) == _title(track)]
+    told = [word for word in _facts(track) if any(word not in _facts(other) for other in same)]
+    if same and not told:
+        others = {name for other in same for name in _systems(other)}
+        own = sorted(_systems(track) - others)
+        lacking = sorted(others - _systems(track))
+        if own or lacking:
+            told = [
+                f"with {numbers.enumerate_words(own)}"
+                if own
+                else f"without {numbers.enumerate_words(lacking)}"
+            ]
+        else:
+            told = [v for v in track.kept if any(v not in other.kept for other in same)]
+    return ", ".join([_title(track), *told])
+
+
+def _systems(track: Track) -> set[str]:
+    """What took part in it."""
+    return {
+        arm.system
+        for version in track.versions
+        for sweep in version.sweeps
+        for arm in sweep.plan.arms
+    }
+
+
+def _title(track: Track) -> str:
+    setting = track.setting
+    return f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}"
+
+
+def _facts(track: Track) -> tuple[str, ...]:
+    """What starts another track beside libraries, in words."""
+    setting = track.setting
+    return (
+        setting.model,
+        f"machine {setting.machine.removeprefix('sha256:')[:8]}",
+        *(numbers.count(n, "thread") for n in setting.threads),
+        f"over {track.versions[0].sweeps[0].plan.headline_baseline}",
+    )
 
 
 def _digest(track: Track) -> str:

@@ -42,6 +42,8 @@ def write(book: Book, study: Study) -> None:
         source=source,
         claims=claims.concern(study) and tables.claim_table(judged),
         refused=refused_line(study),
+        beside=wording.beside(study),
+        untried=wording.untried(study),
         folders=tables.folders(study, linker),
     )
 
@@ -82,10 +84,12 @@ def refused_line(study: Study) -> str:
 
 
 def _device(book: Book, page: DevicePage, linker: Linker) -> dict[str, Any]:
+    doubled = [section for section in page.sections if section.lead.marginals]
     return {
         "title": parts.device_title(page.device, page.dtype),
         "anchor": page.slug,
         "machine": parts.machine_line(page),
+        "reach": len(doubled) > 1 and wording.reach(doubled),
         "parts": [
             _part(book, page, section, linker)
             for section in page.sections
@@ -105,7 +109,7 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
     return {
         "anchor": f"{page.slug}-{section.slug}",
         "name": parts.section_name(section, page),
-        "knee": parts.knee_line(sweep),
+        "knee": parts.knee_line(sweep) if sweep.marginals else parts.section_name(section, page),
         "setting": parts.setting_line(sweep),
         "choice": choice.of(section, linker),
         "tiles": parts.tiles(sweep),

@@ -89,10 +89,8 @@ def engines(sweep: Sweep) -> list[str]:
 
 
 def knee_line(sweep: Sweep) -> str:
-    """Where the doublings stop paying, for every arm that has doublings."""
+    """Where the doublings stop paying, for every arm that has doublings; empty without any."""
     arms = engines(sweep)
-    if not arms:
-        return "No doubling was measured."
     if len(arms) == 1:
         return wording.knee(sweep, arms[0])
     return " ".join(f"{arm}: {wording.knee(sweep, arm)}" for arm in arms)
