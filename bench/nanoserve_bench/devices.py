@@ -70,10 +70,7 @@ def probe() -> Probe:
     except subprocess.TimeoutExpired:
         raise PlanError(f"torch did not start in {_PROBE_TIMEOUT_S} s") from None
     if done.returncode != 0:
-        raise PlanError(
-            "torch does not start here; a sweep needs `pip install nanoserve-bench[run]`:\n"
-            + done.stderr.strip()[-1000:]
-        )
+        raise PlanError(_no_torch(done.stderr))
     found = json.loads(done.stdout.splitlines()[-1])
     return Probe(
         devices=tuple(
@@ -84,6 +81,17 @@ def probe() -> Probe:
             *(Fact(name=name, value=value, unit=unit) for name, value, unit in found["facts"]),
             *driver_facts(),
         ),
+    )
+
+
+def _no_torch(stderr: str) -> str:
+    """What to do; and what torch said last, unless it is only not there."""
+    last = stderr.strip().rpartition("\n")[2]
+    if last == "ModuleNotFoundError: No module named 'torch'":
+        return "torch is not installed, and measuring needs it: `pip install nanoserve-bench[run]`"
+    return (
+        "torch does not start here, and measuring needs it (`pip install nanoserve-bench[run]`): "
+        f"{last or 'it said nothing'}"
     )
 
 

@@ -137,7 +137,17 @@ class _FolderReader:
             self.fault("REP001", str(self.path), "is not a folder", "Name a results folder.")
             return None
         names = (PLAN, MANIFEST, *(row_type.FILE for row_type in ROW_TYPES))
-        for entry in sorted(self.path.iterdir()):
+        entries = sorted(self.path.iterdir())
+        inside = [entry for entry in entries if any((entry / n).is_file() for n in names[:2])]
+        if inside and not any(entry.name in names for entry in entries):
+            self.fault(
+                "REP001",
+                str(self.path),
+                f"is no results folder, and holds {len(inside)} folder(s) that look like one",
+                f"Name those: {self.path}/*",
+            )
+            return None
+        for entry in entries:
             if entry.name not in names:
                 self.fault(
                     "REP001", entry.name, "does not belong into a results folder", "Move it away."

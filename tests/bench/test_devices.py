@@ -40,6 +40,31 @@ def test_a_device_that_cannot_be_measured_is_refused(wanted: str, message: str) 
         choose(FOUND, (wanted,))
 
 
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (
+            "ModuleNotFoundError: No module named 'torch'",
+            r"^torch is not installed, and measuring needs it: `pip install [^\n]*`$",
+        ),
+        (
+            "OSError: libc10.so is damaged",
+            r"^torch does not start here, [^\n]*libc10.so is damaged$",
+        ),
+    ],
+)
+def test_without_torch_one_line_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, last: str, words: str
+) -> None:
+    """Not a traceback: `sweep`, `perf` and `soak` all ask here first."""
+    done = subprocess.CompletedProcess(
+        [], 1, stdout="", stderr=f"Traceback:\n  import torch\n{last}\n"
+    )
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: done)
+    with pytest.raises(PlanError, match=words):
+        probe()
+
+
 def test_the_probe_finds_this_cpu_and_says_what_it_did_not_find() -> None:
     found = probe()
     named = {device.name.partition(":")[0]: device for device in found.devices}

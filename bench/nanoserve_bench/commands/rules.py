@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import textwrap
 
 import click
@@ -22,8 +23,7 @@ def explain(code: str) -> None:
     """Explain the rule with this CODE: why it exists, and what to do when it refuses."""
     rule = rule_of(code)
     if rule is None:
-        known = ", ".join(rule.code for rule in RULES)
-        raise click.BadParameter(f"no rule is called {code!r}; there are: {known}")
+        raise click.BadParameter(f"no rule is called {code!r}; {_instead(code)}")
     click.echo(f"{rule.code} {rule.name} ({rule.family})\n")
     for title, text in (
         ("A sound study", rule.sentence),
@@ -32,3 +32,11 @@ def explain(code: str) -> None:
     ):
         click.echo(title)
         click.echo(textwrap.fill(text, 88, initial_indent="  ", subsequent_indent="  ") + "\n")
+
+
+def _instead(code: str) -> str:
+    """The code that this one is close to, or where all of them are."""
+    near = difflib.get_close_matches(code.upper(), [rule.code for rule in RULES], n=1, cutoff=0.7)
+    if not near:
+        return "`nanoserve-bench rules` lists them"
+    return f"did you mean {near[0]}?"

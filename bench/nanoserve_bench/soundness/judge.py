@@ -184,7 +184,7 @@ def _read_outcomes(findings: Sequence[Finding]) -> tuple[RuleOutcome, ...]:
             name=rule.name,
             examined=len(ROW_TYPES) + 2,
             not_applicable=(
-                "the folder could not be read as a whole"
+                "another of the reader's rules refused the folder, which leaves this one open"
                 if findings and rule.code not in refused
                 else None
             ),

@@ -49,6 +49,18 @@ def test_the_parents_wall_may_exceed_the_requests_by_50_ms_and_2_percent(
     assert codes(made, tmp_path) == ({"RUN014"} if refused else set())
 
 
+def test_the_wall_of_a_warm_up_is_held_too(tmp_path: Path) -> None:
+    made = study()
+    warm = next(trial for trial in made.blocks[0].trials if trial.warmup)
+    assert made.edit(
+        "trials",
+        lambda row: replace(row, wall_ns=row.wall_ns // 2),
+        where=lambda row: row.warmup and row.cell == warm.cell,
+        blocks=[0],
+    )
+    assert "RUN014" in codes(made, tmp_path)
+
+
 @pytest.mark.parametrize(("times", "refused"), [(0.99, False), (1.01, True)])
 def test_a_run_may_read_up_to_the_margin_times_the_highest_ceiling(
     times: float, refused: bool, tmp_path: Path

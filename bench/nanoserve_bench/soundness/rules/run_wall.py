@@ -10,7 +10,7 @@ SLACK_SHARE = 0.02
 
 
 def _wall(evidence: Evidence, inspection: Inspection) -> None:
-    for trial in evidence.measured:
+    for trial in evidence.trials:
         inspection.saw()
         if trial.figures is None:
             inspection.refuse_trial(
@@ -65,7 +65,7 @@ WALL = StudyRule(
     sentence="The requests lie inside of the wall that the parent saw, and nearly fill it.",
     rationale=(
         "Work done before the first stamp, or after the last, is free in the worker's figures and "
-        "is not free for whoever waits. The parent's wall may exceed the worker's by 50 ms and 2 % "
+        "is not free for whoever waits; warm-ups are held to it too. The parent's wall may exceed the worker's by 50 ms and 2 % "
         "for handing over the trial and its answer. Both read one monotonic clock, so that rows of "
         "another trial or arm, which may have taken as long, stand outside of the parent's wall."
     ),
