@@ -65,9 +65,10 @@ WALL = StudyRule(
     sentence="The requests lie inside of the wall that the parent saw, and nearly fill it.",
     rationale=(
         "Work done before the first stamp, or after the last, is free in the worker's figures and "
-        "is not free for whoever waits; warm-ups are held to it too. The parent's wall may "
-        "exceed the worker's by 50 ms and 2 % for handing over the trial and its answer. Both read one monotonic clock, so that rows of "
-        "another trial or arm, which may have taken as long, stand outside of the parent's wall."
+        "is not free for whoever waits; warm-ups are held to it too. The parent's wall may exceed "
+        "the worker's by 50 ms and 2 % for handing over the trial and its answer. Both read one "
+        "monotonic clock, so that rows of another trial or arm, which may have taken as long, "
+        "stand outside of the parent's wall."
     ),
     remedy="Prepare at launch, and let the first stamp be the arrival of the first request.",
     check=_wall,
