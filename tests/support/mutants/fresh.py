@@ -190,7 +190,7 @@ MUTANTS = (
     *mutants_of(
         "PAIR006",
         (
-            "digest-of-nothing",
+            "digest-not-hex",
             "Both sides name their weights by a digest that is no digest.",
             lambda: change_arm(study(), None, weights="sha256:unknown"),
         ),
