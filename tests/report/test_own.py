@@ -198,6 +198,7 @@ def test_a_soak_is_good_only_where_every_case_is(
     text = page(tmp_path)
     assert f"{200 - bugs} of 200 outputs are token for token those of transformers 5" in text
     assert f'ns-banner-{tone}">{200 - bugs}' in text
+    assert ("1 case did not do what it is there for" in text) == (finding == "unproven")
 
 
 def test_a_folder_that_was_changed_has_no_numbers(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from nanoserve_bench.perf.files import Perf
 from nanoserve_bench.perf.profile import Profile, ProfileRow
 from nanoserve_bench.perf.records import PerfRun
 from nanoserve_bench.plan import Fact
-from nanoserve_bench.soak.records import Soak
+from nanoserve_bench.soak.records import Finding, Soak
 from nanoserve_bench.soundness.rules.run_ceiling import MARGIN
 from nanoserve_report import numbers
 from nanoserve_report.book import Book
@@ -195,6 +195,9 @@ def _soak(soak: Soak) -> dict[str, Any]:
     )
     if not soak.complete:
         words += " It was stopped before its last case."
+    unproven = sum(case.finding == Finding.UNPROVEN for case in soak.cases)
+    if unproven:
+        words += f" {numbers.count(unproven, 'case')} did not do what it is there for: unproven."
     bugs = sum(case.bugs for case in soak.cases)
     return {
         "standing": words,

@@ -202,4 +202,5 @@ def soak(record: Soak) -> Table:
             for case in record.cases
         ),
         sortable=False,
+        wrapped=True,
     )
