@@ -22,7 +22,7 @@ from nanoserve_report.study import AnyComparison, Sweep
 COLUMNS = (
     "baseline", "candidate", "slots", "batch_factor", "batch_factor_low", "batch_factor_high",
     "slot_factor", "slot_factor_low", "slot_factor_high", "speedup", "speedup_low",
-    "speedup_high", "verdict", "hole",
+    "speedup_high", "verdict", "hole", "run", "blocks",
 )  # fmt: skip
 
 
@@ -53,7 +53,8 @@ def draw(sweep: Sweep) -> Drawing:
             "95 % interval). The axis is logarithmic, so the steps add up to the product."
         ),
         columns=COLUMNS,
-        rows=tuple(_data(pair) for pair in pairs) or ((None,) * 13 + ("no comparison planned",),),
+        rows=tuple((*_data(pair), sweep.name, _blocks(pair)) for pair in pairs)
+        or ((*(None,) * 13, "no comparison planned", sweep.name, None),),
         figure=figure,
     )
 
@@ -114,6 +115,10 @@ def _alt(sweep: Sweep) -> str:
         else:
             parts.append(f"{who}: {wording.product_words(pair)}")
     return f"Speedup against {wording.baseline_words(sweep)}, as a product. {'; '.join(parts)}."
+
+
+def _blocks(pair: AnyComparison) -> int | None:
+    return None if isinstance(pair, RefusedComparison) else pair.speedup.n
 
 
 def _data(pair: AnyComparison) -> tuple[Value, ...]:
