@@ -213,11 +213,12 @@ class Sweep:
 
     @cached_property
     def marginals(self) -> tuple[AnyMarginal, ...]:
-        """The doublings of the slots in this setting."""
+        """The doublings of this setting; those of an A/A arm are another arm's once more."""
+        again = {pair.candidate.arm for pair in self.selves}
         return tuple(
             marginal
             for marginal in self.folder.verdict.marginals
-            if marginal.lower.id in self._planned_ids
+            if marginal.lower.id in self._planned_ids and marginal.lower.arm not in again
         )
 
     @property

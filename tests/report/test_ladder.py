@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from nanoserve_bench.soundness import SoundComparison
+from nanoserve_bench.soundness import SoundComparison, judge_path
 from nanoserve_report import ladder
 from nanoserve_report.book import Book
 from nanoserve_report.figures import ladder as figure
 from nanoserve_report.figures import speedup
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import compose
-from nanoserve_report.study import Study, load
+from nanoserve_report.study import Folder, Study, load
 from nanoserve_report.tables import Hole, Num, Table
 from nanoserve_report.views import ladder as view
 from support import report_studies
@@ -61,6 +61,19 @@ def test_the_study_is_sound_and_its_engine_has_three_baselines(study: Study) -> 
     for rung in found:
         assert {pair.baseline.arm for pair in rung.pairs} == {"hf-generate", "hf-static", "strong"}
         assert not rung.refused
+
+
+def test_an_arm_that_repeats_another_doubles_nothing_again() -> None:
+    """The committed sweep of the ladder measures two baselines twice; one of them has slots."""
+    name = "20261130-cpu-ladder-095b70a"
+    path = Path(__file__).parents[2] / "bench/results" / name
+    (sweep,) = Folder(name=name, verdict=judge_path(path)).sweeps
+    assert {pair.candidate.arm for pair in sweep.selves} == {"hf-generate-again", "hf-static-again"}
+    assert {item.lower.arm for item in sweep.marginals} == {
+        "hf-static",
+        "hf-continuous",
+        "nanoserve",
+    }
 
 
 def test_the_best_baseline_is_the_one_with_the_lowest_ratio(study: Study) -> None:
