@@ -149,6 +149,7 @@ def test_the_same_command_goes_on_on_another_day_and_not_on_other_code(
 
     def prepare(out: Path, run_id: str | None = None, seed: int = 44) -> command._Prepared:
         return command._prepare(
+            shares=(),
             model=tiny.name,
             choices=Choices(slots=(1,), seed=seed),
             wanted=("cpu",),
