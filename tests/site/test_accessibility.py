@@ -15,6 +15,8 @@ pytestmark = pytest.mark.browser
 AXE = (Path(axe_playwright_python.__file__).parent / "axe.min.js").read_text("utf-8")
 TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
 CONTRAST = {"type": "rule", "values": ["color-contrast"]}
+AT_ONCE = "*, *::before, *::after { transition: none !important; animation: none !important; }"
+"""Colours change at once: a colour on its way from one scheme to the other is nobody's."""
 KINDS = (
     "",
     "results/",
@@ -56,6 +58,7 @@ def page(browser: Browser) -> Iterator[Page]:
 
 def opened(page: Page, url: str) -> Page:
     page.goto(url, wait_until="networkidle")
+    page.add_style_tag(content=AT_ONCE)
     page.evaluate(AXE)
     return page
 
