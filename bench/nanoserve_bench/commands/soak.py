@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +15,7 @@ from nanoserve_bench.models import DEFAULT_MODEL, materialise
 from nanoserve_bench.progress import make_console
 from nanoserve_bench.soak.cases import CASES, FULL, QUICK, draw
 from nanoserve_bench.soak.records import SCHEMA_VERSION, Soak
+from nanoserve_bench.soak.resume import begin
 from nanoserve_bench.soak.session import Session
 from nanoserve_bench.sweep import now
 
@@ -28,6 +28,7 @@ Exit codes
   1  a difference that is no near-tie, a request that failed, or a case that did not do what
      it is there for
   2  could not be started       3  the reference failed
+  130  interrupted; the same command goes on
 """
 
 
@@ -70,7 +71,8 @@ def soak(
     The reference answers every prompt once. The engine serves all of them in one slot and in many,
     in pieces, from a cache that is too small and with one that is shared, on both its paths. A
     token that differs is looked into by teacher forcing: inside the reference's own noise floor it
-    is published as a near-tie, otherwise it is a bug.
+    is published as a near-tie, otherwise it is a bug. Answers and cases are kept as they come, and
+    an interrupted soak goes on when it is started again with the same code on the same machine.
     """
     console = make_console()
     probe = devices.probe()
@@ -78,46 +80,47 @@ def soak(
     folder = materialise(model)
     threads = threads or environment.usable_cores()
     requests = draw(QUICK if quick else FULL, folder.vocabulary, seed)[:prompts]
-    run_id = _free(f"{datetime.now(UTC):%Y%m%d}-{code.short}", out)
+    cases = [case for case in CASES if not chosen or case.name in chosen]
+    planned = Soak(
+        schema=SCHEMA_VERSION,
+        run_id=f"{datetime.now(UTC):%Y%m%d}-{code.short}",
+        created_at=now(),
+        revision=code.commit,
+        dirty=code.dirty,
+        sources=code.sources,
+        model=folder.name,
+        model_source=folder.source,
+        machine=environment.fingerprint(probe.accelerators),
+        threads=threads,
+        seed=seed,
+        facts=(*environment.facts(threads=threads), *probe.facts),
+        reference="",
+        requests=0,
+        complete=False,
+        cases=(),
+        differences=(),
+    )
+    begun = begin(out, planned, requests=requests, cases={case.name for case in cases})
+    kept = out / begun.soak.run_id
+    if begun.answers:
+        console.print(
+            f"{kept} goes on: {len(begun.answers)} of {len(requests)} answers, "
+            f"{len(begun.soak.cases)} of {len(cases)} cases",
+            highlight=False,
+            markup=False,
+        )
     session = Session(
-        Soak(
-            schema=SCHEMA_VERSION,
-            run_id=run_id,
-            created_at=now(),
-            revision=code.commit,
-            dirty=code.dirty,
-            sources=code.sources,
-            model=folder.name,
-            model_source=folder.source,
-            machine=environment.fingerprint(probe.accelerators),
-            threads=threads,
-            seed=seed,
-            facts=(*environment.facts(threads=threads), *probe.facts),
-            reference="",
-            requests=0,
-            complete=False,
-            cases=(),
-            differences=(),
-        ),
-        out / run_id,
+        begun,
+        kept,
         model=folder,
         requests=requests,
         say=lambda line: console.print(line, markup=False, highlight=False),
     )
-    result = session.run([case for case in CASES if not chosen or case.name in chosen])
+    result = session.run(cases)
     _print(result, console)
-    console.print(f"results: {out / run_id}", markup=False, highlight=False, soft_wrap=True)
+    console.print(f"results: {kept}", markup=False, highlight=False, soft_wrap=True)
     if not result.sound:
         sys.exit(EXIT_BUG)
-
-
-def _free(stem: str, out: Path) -> str:
-    """The first of `stem`, `stem-2`, ... that is not taken."""
-    for number in itertools.count(1):
-        run_id = stem if number == 1 else f"{stem}-{number}"
-        if not (out / run_id).exists():
-            return run_id
-    raise AssertionError("unreachable")
 
 
 def _print(soak: Soak, console: Console) -> None:

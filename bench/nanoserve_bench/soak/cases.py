@@ -28,8 +28,8 @@ class Case:
         kernel: `auto` or `torch`.
         share: Of the prompts, from the first one on, in hundredths.
         block_size: Tokens of a block of the KV pool; small ones run out in the middle of an output.
-        pool_requests: Longest requests that the KV pool has room for, in hundredths; None gives
-            every slot its own.
+        tight_pool: Whether the KV pool is the one in which most requests are preempted; otherwise
+            every slot has room for the longest one.
         max_batch_tokens: Tokens of a step; None is the engine's own choice.
         prefix_cache: Whether prompts may begin with computed blocks.
         proofs: What it must have done.
@@ -40,18 +40,22 @@ class Case:
     kernel: str = "auto"
     share: int = 100
     block_size: int = 16
-    pool_requests: int | None = None
+    tight_pool: bool = False
     max_batch_tokens: int | None = None
     prefix_cache: bool = False
     proofs: tuple[Proof, ...] = ()
 
-    def settings(self) -> str:
-        """The case in words, as the records hold it."""
+    def settings(self, pool_tokens: int | None = None) -> str:
+        """The case in words, as the records hold it.
+
+        Args:
+            pool_tokens: How large the tight pool is, once that is known.
+        """
         words = [f"{self.slots} slots", f"kernel {self.kernel}", f"blocks of {self.block_size}"]
         if self.max_batch_tokens is not None:
             words.append(f"{self.max_batch_tokens} tokens a step")
-        if self.pool_requests is not None:
-            words.append(f"KV pool of {self.pool_requests / 100:g} longest requests")
+        if self.tight_pool:
+            words.append(f"KV pool of {pool_tokens} tokens" if pool_tokens else "tight KV pool")
         if self.prefix_cache:
             words.append("prefix cache")
         return ", ".join(words)
@@ -69,7 +73,7 @@ CASES: tuple[Case, ...] = (
         name="tiny-cache",
         slots=8,
         block_size=4,
-        pool_requests=140,
+        tight_pool=True,
         proofs=(Proof.BATCHED, Proof.PREEMPTED),
     ),
     Case(name="prefix-cache", slots=8, prefix_cache=True, proofs=(Proof.BATCHED, Proof.CACHED)),
@@ -77,7 +81,7 @@ CASES: tuple[Case, ...] = (
         name="everything",
         slots=8,
         block_size=4,
-        pool_requests=140,
+        tight_pool=True,
         max_batch_tokens=24,
         prefix_cache=True,
         proofs=_ALL,
@@ -89,7 +93,7 @@ CASES: tuple[Case, ...] = (
         slots=8,
         kernel="torch",
         block_size=4,
-        pool_requests=140,
+        tight_pool=True,
         max_batch_tokens=24,
         prefix_cache=True,
         proofs=_ALL,

@@ -1,7 +1,8 @@
-"""What a soak keeps (`soak.json`, and its two tables beside it)."""
+"""What a soak keeps (`soak.json`, its two tables and the reference's answers beside it)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -95,6 +96,23 @@ class DifferenceRow:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class AnswerRow:
+    """What the reference said to one request (`answers.csv`): what a soak that goes on starts from.
+
+    Attributes:
+        prompt_sha256: Of the prompt, as `schema.token_digest` makes it.
+        max_tokens: How many tokens were asked for.
+    """
+
+    FILE: ClassVar[str] = "answers.csv"
+
+    request: int
+    prompt_sha256: str
+    max_tokens: int
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Soak:
     """`soak.json`.
 
@@ -135,6 +153,22 @@ def write_soak(folder: Path, soak: Soak) -> None:
     replace_text(folder / DOCUMENT, documents.encode(soak))
     replace_text(folder / CaseRow.FILE, table_text(CaseRow, soak.cases))
     replace_text(folder / DifferenceRow.FILE, table_text(DifferenceRow, soak.differences))
+
+
+def write_answers(folder: Path, answers: Sequence[AnswerRow]) -> None:
+    """Write what the reference has said so far."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_text(folder / AnswerRow.FILE, table_text(AnswerRow, answers))
+
+
+def read_answers(folder: Path) -> tuple[AnswerRow, ...]:
+    """What the reference has said so far; nothing where it has not begun.
+
+    Raises:
+        RecordError: The file is damaged.
+    """
+    path = folder / AnswerRow.FILE
+    return read_table(AnswerRow, path) if path.is_file() else ()
 
 
 def read_soak(folder: Path) -> Soak:

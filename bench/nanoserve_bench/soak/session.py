@@ -1,4 +1,4 @@
-"""Running a soak: the reference once, then every case against it, kept after every case."""
+"""Running a soak: the reference once, then every case against it; each is kept as it comes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.perf.processes import one_line, run_probe
 from nanoserve_bench.protocol import Divergence, Launch, Triage, Trial, TrialResult
 from nanoserve_bench.soak.cases import Case, Proof, Request
-from nanoserve_bench.soak.records import CaseRow, DifferenceRow, Finding, Soak, write_soak
+from nanoserve_bench.soak.records import (
+    CaseRow,
+    DifferenceRow,
+    Finding,
+    Soak,
+    write_answers,
+    write_soak,
+)
+from nanoserve_bench.soak.resume import Begun, answer_row
 
 REFERENCE = "hf-generate"
 NEAR_TIE, BUG = "near-tie", "bug"
@@ -26,10 +34,10 @@ Output = tuple[int, ...]
 
 
 class Session:
-    """Runs every case of a soak.
+    """Runs what is left of a soak.
 
     Args:
-        soak: The soak, with nothing in it.
+        begun: The soak so far.
         folder: Where it is kept.
         model: The model, materialised.
         requests: What is asked.
@@ -38,14 +46,15 @@ class Session:
 
     def __init__(
         self,
-        soak: Soak,
+        begun: Begun,
         folder: Path,
         *,
         model: ModelFolder,
         requests: Sequence[Request],
         say: Callable[[str], None],
     ) -> None:
-        self.soak = soak
+        self.soak = begun.soak
+        self._answers = list(begun.answers)
         self._folder = folder
         self._model = model
         self._requests = requests
@@ -53,7 +62,7 @@ class Session:
         self._longest = max(len(r.prompt) + r.max_tokens for r in requests)
 
     def run(self, cases: Sequence[Case]) -> Soak:
-        """Run it.
+        """Run the cases that have not been run.
 
         Raises:
             WorkerError: The reference failed; without it nothing can be judged.
@@ -69,28 +78,31 @@ class Session:
             most_slots=1,
             longest=self._longest,
         )
+        self._keep()
+        done = {row.case for row in self.soak.cases}
         worker = Worker(launch, arm=REFERENCE)
         try:
             description = worker.describe()
-            reference = self._answers(worker)
+            self._ask(worker)
             self._keep(
                 reference=f"transformers {description.version}, {description.attention}",
-                requests=len(reference),
+                requests=len(self._answers),
             )
             for case in cases:
-                self._run_case(case, reference, worker)
+                if case.name not in done:
+                    self._run_case(case, worker)
             worker.close()
         finally:
             worker.kill()
         self._keep(complete=True)
         return self.soak
 
-    def _answers(self, worker: Worker) -> list[Output]:
-        """What the reference says to every request."""
-        answers: list[Output] = []
-        while len(answers) < len(self._requests):
-            self._say(f"{REFERENCE}: {len(answers)} of {len(self._requests)} prompts")
-            portion = self._requests[len(answers) : len(answers) + _PORTION]
+    def _ask(self, worker: Worker) -> None:
+        """Ask the reference what it has not been asked."""
+        while len(self._answers) < len(self._requests):
+            first = len(self._answers)
+            self._say(f"{REFERENCE}: {first} of {len(self._requests)} prompts")
+            portion = self._requests[first : first + _PORTION]
             trial = Trial(
                 slots=1,
                 prompts=tuple(request.prompt for request in portion),
@@ -98,10 +110,15 @@ class Session:
             )
             tokens = sum(map(len, trial.prompts)) + sum(trial.max_tokens)
             result = worker.ask(trial, TrialResult, timeout_s=trial_timeout_s(tokens))
-            answers += [record.output_ids for record in result.records]
-        return answers
+            self._answers += [
+                answer_row(index, request, record.output_ids)
+                for index, (request, record) in enumerate(
+                    zip(portion, result.records, strict=True), start=first
+                )
+            ]
+            write_answers(self._folder, self._answers)
 
-    def _run_case(self, case: Case, reference: Sequence[Output], worker: Worker) -> None:
+    def _run_case(self, case: Case, worker: Worker) -> None:
         count = max(1, len(self._requests) * case.share // 100)
         requests = self._requests[:count]
         self._say(f"{case.name}: {count} requests, {case.settings()}")
@@ -123,9 +140,9 @@ class Session:
             self._add(_failed(case, count, one_line(str(error))), ())
             return
         differences = [
-            self._look_into(case, index, answer, reference=reference[index], worker=worker)
+            self._look_into(case, index, answer, worker=worker)
             for index in range(count)
-            if _differs(answer, index, reference[index])
+            if _differs(answer, index, self._answers[index].token_ids)
         ]
         row = case_row(case, answer, differences)
         self._say(
@@ -138,27 +155,18 @@ class Session:
     def _settings(self, case: Case) -> dict[str, Any]:
         """The engine's settings for a case."""
         request = -(-self._longest // case.block_size) * case.block_size
-        hundredths = 100 * case.slots if case.pool_requests is None else case.pool_requests
         return {
             "max_slots": case.slots,
             "max_model_len": self._longest,
             "block_size": case.block_size,
-            "kv_pool_tokens": request * hundredths // 100 // case.block_size * case.block_size,
+            "kv_pool_tokens": None if case.tight_pool else case.slots * request,
             "max_batch_tokens": case.max_batch_tokens,
             "prefix_cache": case.prefix_cache,
             "kernel": case.kernel,
         }
 
-    def _look_into(
-        self,
-        case: Case,
-        index: int,
-        answer: Any,
-        *,
-        reference: Output,
-        worker: Worker,
-    ) -> DifferenceRow:
-        request = self._requests[index]
+    def _look_into(self, case: Case, index: int, answer: Any, *, worker: Worker) -> DifferenceRow:
+        request, reference = self._requests[index], self._answers[index].token_ids
         error = answer["errors"][index]
         output = tuple(answer["outputs"][index])
         if error is not None:
@@ -228,7 +236,7 @@ def case_row(case: Case, answer: Any, differences: Sequence[DifferenceRow]) -> C
     requests = len(answer["outputs"])
     return CaseRow(
         case=case.name,
-        settings=case.settings(),
+        settings=case.settings(answer["kv_pool_tokens"]),
         kernel_path=answer["kernel_path"],
         requests=requests,
         tokens=sum(map(len, answer["outputs"])),

@@ -22,10 +22,12 @@ from nanoserve_bench.soak.records import (
     DifferenceRow,
     Finding,
     Soak,
+    read_answers,
     read_soak,
     write_soak,
 )
 from nanoserve_bench.soak.session import case_row
+from nanoserve_bench.systems.soak_pool import Policy, preemptions, tight_pool
 from nanoserve_bench.workload import Vocabulary
 
 VOCABULARY = Vocabulary(size=200, special=frozenset({0, 1}))
@@ -35,6 +37,7 @@ CASE = Case(name="a", slots=4, proofs=(Proof.BATCHED, Proof.PREEMPTED))
 def answer(**changes: Any) -> dict[str, Any]:
     return {
         "kernel_path": "a kernel",
+        "kv_pool_tokens": 432,
         "outputs": [[1, 2], [3]],
         "errors": [None, None],
         "preemptions": 1,
@@ -152,12 +155,19 @@ def test_what_is_written_is_read_and_a_changed_table_is_refused(
 
 
 def test_the_real_thing_on_a_tiny_model(
-    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, cache: Path, tiny: ModelFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Real engines against a real reference; one case's answers are changed on their way."""
+    """Real engines against a real reference; one case's answers are changed on their way.
+
+    It is interrupted in the second case, and goes on there when it is started again.
+    """
+    served: list[int] = []
 
     def changed(*args: Any, **kwargs: Any) -> Any:
         settings = args[1]["settings"]
+        served.append(settings["max_slots"])
+        if served == [3, 32]:
+            raise KeyboardInterrupt
         if settings["max_slots"] == 32:
             raise WorkerError("it would not start")
         given = run_probe(*args, **kwargs)
@@ -169,16 +179,25 @@ def test_the_real_thing_on_a_tiny_model(
     monkeypatch.setattr(session, "run_probe", changed)
     monkeypatch.setenv("NANOSERVE_CACHE", str(cache))
     chosen = ("slots-3", "slots-32", "everything")
-    result = CliRunner().invoke(
-        command,
-        [
-            *("--model", "synthetic:tiny-llama", "--quick", "--threads", "1"),
-            *(part for name in chosen for part in ("--case", name)),
-            *("--out", str(tmp_path)),
-        ],
-    )
-    assert result.exit_code == EXIT_BUG, result.output
+    arguments = [
+        *("--model", "synthetic:tiny-llama", "--quick", "--threads", "1"),
+        *(part for name in chosen for part in ("--case", name)),
+        *("--out", str(tmp_path)),
+    ]
+    CliRunner().invoke(command, arguments)
     (folder,) = tmp_path.iterdir()
+    interrupted = read_soak(folder)
+    assert not interrupted.complete
+    assert [row.case for row in interrupted.cases] == ["slots-3"]
+    answers = read_answers(folder)
+    assert len(answers) == QUICK.requests
+
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == EXIT_BUG, result.output
+    assert "goes on: 24 of 24 answers, 1 of 3 cases" in result.output.replace("\n", " ")
+    assert served == [3, 32, 32, 8]
+    assert list(tmp_path.iterdir()) == [folder]
+    assert read_answers(folder) == answers
     soak = read_soak(folder)
     assert soak.complete
     assert not soak.sound
@@ -188,9 +207,21 @@ def test_the_real_thing_on_a_tiny_model(
     assert (failed.finding, failed.bugs) == (Finding.BUG, QUICK.requests)
     assert "would not start" in str(failed.note)
     assert (everything.finding, everything.identical) == (Finding.IDENTICAL, QUICK.requests)
-    assert everything.preemptions > 0
     assert everything.chunks > 0
     assert everything.cached_tokens > 0
+    # The dry run that chose the pool foresaw what the engine did in it.
+    (case,) = (case for case in CASES if case.name == "everything")
+    requests = [(r.prompt, r.max_tokens) for r in draw(QUICK, tiny.vocabulary, 44)]
+    policy = Policy(
+        max_slots=case.slots,
+        max_batch_tokens=case.max_batch_tokens or 0,
+        block_size=case.block_size,
+        prefix_cache=case.prefix_cache,
+    )
+    pool = tight_pool(requests, policy)
+    assert f"KV pool of {pool} tokens" in everything.settings
+    foreseen = preemptions(requests, policy, blocks=pool // case.block_size)
+    assert everything.preemptions == foreseen > 0
     token, error = soak.differences
     assert (token.kind, token.position, token.error) == ("bug", 0, None)
     assert token.top2_margin is not None
