@@ -1,4 +1,4 @@
-"""Which of the arms that were asked for can run, and where the others are holes."""
+"""Which of the arms that were asked for can run what, and where the others are holes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from nanoserve_bench.arms import ArmChoice
 from nanoserve_bench.errors import PlanError, UnavailableError
-from nanoserve_bench.plan import SkippedArm
+from nanoserve_bench.plan import Arm, SkippedArm
 from nanoserve_bench.systems import System
 
 FindSystem = Callable[[str], type[System]]
@@ -49,6 +49,40 @@ def find_arms(
         if len(unfit) < len(grounds):
             systems[arm.name] = found
     return systems, tuple(skipped)
+
+
+def closed_arms(
+    arms: Sequence[Arm], systems: Mapping[str, type[System]], offered: Sequence[str]
+) -> tuple[SkippedArm, ...]:
+    """The arms that take no part in open loops, with their reasons.
+
+    Args:
+        arms: The arms that run.
+        systems: Their systems, by arm.
+        offered: Names of the open loops; where there are none, nobody is a hole.
+
+    Raises:
+        PlanError: None of the arms can take part.
+    """
+    closed = [arm for arm in arms if not systems[arm.name].open_loop]
+    if offered and len(closed) == len(arms):
+        why = "; ".join(f"{arm.name}: {systems[arm.name].why_closed}" for arm in arms)
+        raise PlanError(
+            f"none of the arms takes requests when they are due ({why}): add one that does, such "
+            "as nanoserve"
+        )
+    return tuple(
+        SkippedArm(
+            arm=arm.name,
+            system=arm.system,
+            device=None,
+            dtype=None,
+            reason=systems[arm.name].why_closed,
+            workloads=tuple(offered),
+        )
+        for arm in closed
+        if offered
+    )
 
 
 def runs_on(system: type[System], device: str, dtype: str) -> bool:

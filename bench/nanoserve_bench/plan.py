@@ -165,7 +165,8 @@ class SkippedDevice:
 class SkippedArm:
     """An arm that was asked for and not measured, and why: a hole, never a number.
 
-    `device` and `dtype` say where; both None is everywhere.
+    `device` and `dtype` say where; both None is everywhere. `workloads` are those that it does not
+    run; none named are all.
     """
 
     arm: str
@@ -173,6 +174,7 @@ class SkippedArm:
     device: str | None
     dtype: str | None
     reason: str
+    workloads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.builds import BuildEngine, build
 from nanoserve_bench.errors import PlanError
-from nanoserve_bench.holes import FindSystem, find_arms, runs_on
+from nanoserve_bench.holes import FindSystem, closed_arms, find_arms, runs_on
 from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.ordering import orders
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
     Arm,
     Cell,
+    Option,
     Plan,
     PlannedComparison,
     SkippedDevice,
@@ -106,10 +107,12 @@ def build_plan(
         for name in choices.workloads
     )
     if choices.load is not None:
-        _refuse_without_open_loop(systems)
         workloads += tuple(w for base in workloads for w in choices.load.workloads(base))
     _refuse_twice("workload", [workload.name for workload in workloads])
     _refuse_twice("dtype", choices.dtypes)
+    # In an open loop throughput is what was offered: it gives latencies, and no speedup.
+    offered = tuple(workload.name for workload in workloads if workload.arrivals is not None)
+    closed_holes = closed_arms(arms, systems, offered)
     cells = tuple(
         _cells(
             arms=arms,
@@ -120,8 +123,6 @@ def build_plan(
             model=model,
         )
     )
-    # In an open loop throughput is what was offered: it gives latencies, and no speedup.
-    offered = {workload.name for workload in workloads if workload.arrivals is not None}
     closed = tuple(cell for cell in cells if cell.workload not in offered)
     return Plan(
         schema=SCHEMA_VERSION,
@@ -143,7 +144,7 @@ def build_plan(
         blocks=blocks,
         orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
         acknowledged=_acknowledged(choices.acknowledged, cells),
-        skipped_arms=skipped_arms,
+        skipped_arms=skipped_arms + closed_holes,
     )
 
 
@@ -200,14 +201,6 @@ def _refuse_without_ceilings(systems: Mapping[str, type[System]]) -> None:
         )
 
 
-def _refuse_without_open_loop(systems: Mapping[str, type[System]]) -> None:
-    if not any(system.open_loop for system in systems.values()):
-        raise PlanError(
-            f"none of the arms ({', '.join(systems)}) takes requests when they are due: add one "
-            "that does, such as nanoserve"
-        )
-
-
 def _refuse_several_grounds(
     systems: Mapping[str, type[System]], devices: Sequence[str], dtypes: Sequence[str]
 ) -> None:
@@ -246,10 +239,16 @@ def _cells(
     workloads: Sequence[WorkloadPlan],
     model: str,
 ) -> Iterator[Cell]:
+    # Nothing is compared in an open loop, so the same thing twice says nothing there.
+    again = {
+        arm.name
+        for index, arm in enumerate(arms)
+        if any(_told(arm) == _told(other) for other in arms[:index])
+    }
     for device, dtype, workload, arm in itertools.product(devices, dtypes, workloads, arms):
         if not runs_on(systems[arm.name], device, dtype):
             continue
-        if workload.arrivals is not None and not systems[arm.name].open_loop:
+        if workload.arrivals is not None and (arm.name in again or not systems[arm.name].open_loop):
             continue
         serial = systems[arm.name].shape is Shape.SERIAL
         for slots in (1,) if serial else workload.slots:
@@ -342,3 +341,8 @@ def _kind(baseline: Arm, candidate: Arm, systems: Mapping[str, type[System]]) ->
         return "rival"
     told = [(arm.revision, frozenset(arm.options)) for arm in (baseline, candidate)]
     return "self" if told[0] == told[1] else "revision"
+
+
+def _told(arm: Arm) -> tuple[str, str | None, frozenset[Option]]:
+    """What an arm runs, whatever it is called."""
+    return arm.system, arm.revision, frozenset(arm.options)

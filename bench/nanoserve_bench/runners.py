@@ -1,7 +1,7 @@
-"""Driving a system through a workload: one request at a time, or all at once.
+"""Driving a system through a workload: one request at a time, all at once, or each when due.
 
-Neither runner adds work between the stamps. `run_serial` stamps around a generator that knows
-nothing of it; `run_concurrent` times nothing itself and reads the engine's own stamps back.
+No runner adds work between the stamps. `run_serial` and `run_queued` stamp around a generator that
+knows nothing of it; `run_concurrent` times nothing itself and reads the engine's own stamps back.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from nanoserve_bench.feeding import Feed, Submitted
 from nanoserve_bench.records import (
     NS_PER_S,
     Hold,
@@ -58,31 +59,90 @@ def run_serial(
         clock: The clock of the generator's stamps, ns.
     """
     wanted = [max_tokens] * len(prompts) if isinstance(max_tokens, int) else max_tokens
-    runs: list[tuple[int, Generated, int]] = []
-    for prompt, tokens in zip(prompts, wanted, strict=True):
+    runs: list[tuple[Submitted, Hold, Generated]] = []
+    for index, (prompt, tokens) in enumerate(zip(prompts, wanted, strict=True)):
         arrival_ns = clock()
         generated = generate(prompt, tokens)
-        runs.append((arrival_ns, generated, clock()))
-    records = tuple(
+        come = Submitted(index, arrival_ns, arrival_ns)
+        runs.append((come, Hold(arrival_ns, clock()), generated))
+    return SystemRun(
+        system=system,
+        shape=Shape.SERIAL,
+        slots=1,
+        records=_generated_records(runs, prompts, wanted, cached_tokens),
+        settings=settings,
+    )
+
+
+def run_queued(
+    prompts: Sequence[Sequence[int]],
+    generate: Generate,
+    *,
+    feed: Feed,
+    max_tokens: Sequence[int],
+    system: str,
+    settings: Settings,
+    cached_tokens: int | None = None,
+    clock: Callable[[], int] = time.monotonic_ns,
+) -> SystemRun:
+    """Run prompts through a generator with a queue in front of it: an open loop over one slot.
+
+    A request holds the only slot while it is generated. Requests overlap in the system, so the run
+    is concurrent, in one slot.
+
+    Args:
+        prompts: Token ids of each request.
+        generate: The generator.
+        feed: Brings each of them.
+        max_tokens: Tokens to ask for, per request.
+        system: Name of the system.
+        settings: What it runs under.
+        cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
+        clock: The clock of the generator's stamps, ns.
+    """
+    waiting: deque[Submitted] = deque()
+    runs: list[tuple[Submitted, Hold, Generated]] = []
+    while len(runs) < len(prompts):
+        waiting += feed.take(wait=not waiting)
+        come = waiting.popleft()
+        acquired_ns = clock()
+        generated = generate(prompts[come.request], max_tokens[come.request])
+        runs.append((come, Hold(acquired_ns, clock()), generated))
+    return SystemRun(
+        system=system,
+        shape=Shape.CONCURRENT,
+        slots=1,
+        records=_generated_records(runs, prompts, max_tokens, cached_tokens),
+        settings=settings,
+    )
+
+
+def _generated_records(
+    runs: Sequence[tuple[Submitted, Hold, Generated]],
+    prompts: Sequence[Sequence[int]],
+    wanted: Sequence[int],
+    cached_tokens: int | None,
+) -> tuple[RunRecord, ...]:
+    """What a one-at-a-time generator made, in the order of the prompts."""
+    return tuple(
         RunRecord(
-            request=str(index),
-            prompt_ids=tuple(prompt),
+            request=str(come.request),
+            prompt_ids=tuple(prompts[come.request]),
             output_ids=generated.token_ids,
-            max_tokens=tokens,
-            arrival_ns=arrival_ns,
-            submitted_ns=arrival_ns,
-            holds=(Hold(arrival_ns, finished_ns),),
+            max_tokens=wanted[come.request],
+            arrival_ns=come.arrival_ns,
+            submitted_ns=come.submitted_ns,
+            holds=(hold,),
             first_token_ns=generated.token_ns[0] if generated.token_ns else None,
-            finished_ns=finished_ns,
+            finished_ns=hold.released_ns,
             token_ns=generated.token_ns,
             cached_tokens=cached_tokens,
-            finish_reason="length" if len(generated.token_ids) == tokens else "stop",
+            finish_reason=(
+                "length" if len(generated.token_ids) == wanted[come.request] else "stop"
+            ),
         )
-        for index, (prompt, tokens, (arrival_ns, generated, finished_ns)) in enumerate(
-            zip(prompts, wanted, runs, strict=True)
-        )
+        for come, hold, generated in sorted(runs, key=lambda made: made[0].request)
     )
-    return SystemRun(system=system, shape=Shape.SERIAL, slots=1, records=records, settings=settings)
 
 
 class Step(Protocol):

@@ -30,14 +30,18 @@ def assemble(results: ResultSet) -> Mapping[TrialKey, SystemRun]:
 def runs_of(results: ResultSet, trials: TrialSet) -> Iterator[SystemRun]:
     """The runs of `results.trials`, in its order, as views of `trials`."""
     cells = {cell.id: cell for cell in results.plan.cells}
+    offered = {w.name for w in results.plan.workloads if w.arrivals is not None}
     launches = {row.launch: (row, Shape(row.shape), _settings(row)) for row in results.systems}
     logged = (trials.step_bounds[1:] > trials.step_bounds[:-1]).tolist()
     for number, trial in enumerate(results.trials):
         launch, shape, settings = launches[trial.launch]
+        cell = cells[trial.cell]
+        if cell.workload in offered and not trial.warmup:
+            shape = Shape.CONCURRENT  # requests come when they are due, whatever the system is
         yield SystemRun(
             system=launch.system,
             shape=shape,
-            slots=cells[trial.cell].slots,
+            slots=cell.slots,
             records=TrialRecords(trials, number),
             settings=settings,
             steps=StepLog(trials, number) if logged[number] else None,

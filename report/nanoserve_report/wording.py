@@ -274,10 +274,11 @@ def _of_several(reason: str) -> str:
 
 
 def untried(study: Study) -> list[str]:
-    """The arms that were asked for and could not run, folder by folder, with their reasons."""
+    """What arms were asked for and could not run, folder by folder, with the reasons."""
     return [
         f"{folder.name}: {hole.arm}"
-        f"{f' on {hole.device}, {hole.dtype}' if hole.device else ''}: {hole.reason}"
+        f"{f' on {hole.device}, {hole.dtype}' if hole.device else ''}"
+        f"{' in ' if hole.workloads else ''}{', '.join(hole.workloads)}: {hole.reason}"
         for folder in reversed(study.folders)
         if folder.plan is not None
         for hole in folder.plan.skipped_arms
@@ -286,7 +287,12 @@ def untried(study: Study) -> list[str]:
 
 def beside(study: Study) -> str:
     """What is missing without having been refused: holes, and blocks that were run again."""
-    arms = len(untried(study))
+    arms = sum(
+        not hole.workloads
+        for folder in study.folders
+        if folder.plan is not None
+        for hole in folder.plan.skipped_arms
+    )
     again = sum(
         len({trial.replaces for trial in folder.results.trials} - {None})
         for folder in study.folders

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from nanoserve_bench.feeding import Burst, Feed, Submitted
 from nanoserve_bench.records import Hold, Settings, SystemRun
-from nanoserve_bench.soundness.direct import check_concurrent
+from nanoserve_bench.soundness.direct import check_concurrent, check_offered_load
 from nanoserve_bench.systems.admission import Progress, run_admitted
 
 SETTINGS = Settings(
@@ -53,12 +54,30 @@ class Greedy:
             yield Progress(request, (state[0] + made,), finished)
 
 
-def run(engine: Greedy, wanted: Sequence[int], *, slots: int) -> SystemRun:
+class Due:
+    """Requests that come by the engine's clock; waiting for one moves it on."""
+
+    def __init__(self, engine: Greedy, *due_ns: int) -> None:
+        self.engine = engine
+        self.coming = [Submitted(index, due, due) for index, due in enumerate(due_ns)]
+
+    def take(self, *, wait: bool) -> list[Submitted]:
+        if wait:
+            self.engine.now_ns = max(self.engine.now_ns, self.coming[0].arrival_ns)
+        come = [each for each in self.coming if each.arrival_ns <= self.engine.now_ns]
+        self.coming = self.coming[len(come) :]
+        return come
+
+
+def run(
+    engine: Greedy, wanted: Sequence[int], *, slots: int, feed: Feed | None = None
+) -> SystemRun:
     return run_admitted(
         engine,
         [(10 * (index + 1),) for index in range(len(wanted))],
         max_tokens=wanted,
         slots=slots,
+        feed=feed or Burst(len(wanted), engine.clock),
         system="s",
         settings=SETTINGS,
         clock=engine.clock,
@@ -98,6 +117,30 @@ def test_an_engine_that_ends_early_is_not_asked_again_and_says_stop() -> None:
     assert made.records[0].output_ids == (10,)
     assert made.records[0].finish_reason == "stop"
     assert made.records[1].finish_reason == "length"
+
+
+def test_a_request_waits_for_the_end_of_a_step_and_no_step_runs_without_one() -> None:
+    """The second comes in the first's last step, the third with the slots full, the last alone."""
+    engine = Greedy()
+    made = run(engine, [2, 2, 1, 1], slots=1, feed=Due(engine, 100, 115, 117, 500))
+    assert [(r.arrival_ns, r.holds) for r in made.records] == [
+        (100, (Hold(100, 120),)),
+        (115, (Hold(120, 140),)),
+        (117, (Hold(140, 150),)),
+        (500, (Hold(500, 510),)),
+    ]
+    assert [r.submitted_ns for r in made.records] == [100, 115, 117, 500]
+    assert engine.now_ns == 510
+    check_offered_load(made, (0, 15, 17, 400))
+
+
+def test_what_an_engine_served_from_its_cache_is_recorded() -> None:
+    class Caching(Greedy):
+        def step(self) -> Iterable[Progress]:
+            for made in super().step():
+                yield made._replace(cached_tokens=None if made.request else 3)
+
+    assert [r.cached_tokens for r in run(Caching(), [2, 2], slots=2).records] == [3, None]
 
 
 def test_an_engine_that_fails_is_no_endless_loop() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -11,12 +12,13 @@ from nanoserve_bench import check_concurrent, compare
 from nanoserve_bench.launcher import Worker
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.protocol import Description, Launch, Trial, TrialResult
-from nanoserve_bench.records import Shape, SystemRun
+from nanoserve_bench.records import RunRecord, Shape, SystemRun
 from nanoserve_bench.soundness.rules.run_steps import STEP_LOG
 from nanoserve_bench.systems import find
 
 MakeLaunch = Callable[..., Launch]
 WANTED = (7, 3, 7, 5, 7, 1, 6)
+DUE = tuple(20_000_000 * index for index in range(len(WANTED)))
 RAGGED = ((5, 6, 7, 8, 9), (10,), (11, 12, 13), (14, 15), (16, 17, 18, 19), (20, 21), (22,))
 
 
@@ -68,14 +70,32 @@ def test_the_ladder_says_what_the_baseline_says(
 def test_the_engine_takes_each_request_when_it_is_due(
     tiny: ModelFolder, make_launch: MakeLaunch, baseline: SystemRun
 ) -> None:
-    due = tuple(20_000_000 * index for index in range(len(RAGGED)))
     system = find("nanoserve-torch")(make_launch("nanoserve-torch", model=tiny, most_slots=3))
-    made = system.run(dataclasses.replace(trial_of(3), due_ns=due))
-    first = made.records[0].arrival_ns
-    assert tuple(r.arrival_ns - first for r in made.records) == due
-    assert all(r.submitted_ns >= r.arrival_ns for r in made.records)
-    assert [r.output_ids for r in made.records] == [r.output_ids for r in baseline.records]
+    made = system.run(dataclasses.replace(trial_of(3), due_ns=DUE))
+    came_when_due(baseline, made.records)
     assert list(STEP_LOG.check(made)) == []
+
+
+def test_generate_in_an_open_loop_takes_one_after_the_other_from_a_queue(
+    tiny: ModelFolder, make_launch: MakeLaunch, baseline: SystemRun
+) -> None:
+    system = find("hf-generate")(make_launch("hf-generate", model=tiny))
+    made = system.run(dataclasses.replace(trial_of(1), due_ns=(0,) * len(RAGGED)))
+    came_when_due(baseline, made.records, (0,) * len(RAGGED))
+    assert (made.shape, made.slots) == (Shape.CONCURRENT, 1)
+    holds = [hold for record in made.records for hold in record.holds or ()]
+    assert all(one.released_ns <= other.acquired_ns for one, other in itertools.pairwise(holds))
+    assert (made.records[-1].queued_ns or 0) > (made.records[-1].served_ns or 0)
+
+
+def came_when_due(
+    baseline: SystemRun, records: Sequence[RunRecord], due_ns: Sequence[int] = DUE
+) -> None:
+    """Arrivals are those that were offered, and what came out is what the baseline says."""
+    first = records[0].arrival_ns
+    assert [r.arrival_ns - first for r in records] == list(due_ns)
+    assert all(r.submitted_ns >= r.arrival_ns for r in records)
+    assert [r.output_ids for r in records] == [r.output_ids for r in baseline.records]
 
 
 def test_the_torch_twin_says_that_it_is_one(tiny: ModelFolder, make_launch: MakeLaunch) -> None:
@@ -104,6 +124,8 @@ def test_continuous_batching_says_what_the_baseline_says(
                 steps=result.steps,
             )
             agrees(baseline, made, description)
+        offered = dataclasses.replace(trial_of(3), due_ns=DUE)
+        came_when_due(baseline, worker.ask(offered, TrialResult, timeout_s=240).records)
         worker.close()
         assert worker._process.returncode == 0
     finally:

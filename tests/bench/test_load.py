@@ -15,6 +15,7 @@ from nanoserve_bench.load import LoadChoice, base_of
 from nanoserve_bench.plan import Arrivals, Plan
 from nanoserve_bench.planning import Choices, build_plan
 from nanoserve_bench.soundness.evidence import doublings
+from nanoserve_bench.systems import System
 from nanoserve_bench.workload import WORKLOADS
 from support import sound
 
@@ -38,11 +39,13 @@ LOADED = plan_of(
 )
 
 
-def test_each_rate_is_a_workload_that_the_engine_alone_runs_in_most_slots() -> None:
+def test_each_rate_is_a_workload_in_most_slots_which_no_arm_runs_twice() -> None:
     names = ["day44", "day44-poisson-2rps", "day44-poisson-31.42rps"]
     assert [workload.name for workload in LOADED.workloads] == names
     assert [cell.id for cell in LOADED.cells if cell.workload != "day44"] == [
+        "hf-generate/cpu/float32/1/day44-poisson-2rps",
         "nanoserve/cpu/float32/4/day44-poisson-2rps",
+        "hf-generate/cpu/float32/1/day44-poisson-31.42rps",
         "nanoserve/cpu/float32/4/day44-poisson-31.42rps",
     ]
     assert LOADED.workloads[2].arrivals == Arrivals(
@@ -79,9 +82,26 @@ def test_an_open_loop_knows_the_workload_that_it_offers() -> None:
     assert base_of(other, LOADED.workloads) is None
 
 
-def test_arms_that_cannot_take_requests_when_they_are_due_are_not_enough() -> None:
-    with pytest.raises(PlanError, match=r"none of the arms .* takes requests when they"):
-        plan_of(Choices(arms=("hf-generate",), load=LoadChoice(rates_per_s=(1.0,))))
+def test_an_arm_that_takes_no_request_when_it_is_due_is_a_hole_of_the_open_loops() -> None:
+    load = LoadChoice(rates_per_s=(1.0, 2.0))
+    plan = plan_of(Choices(arms=("hf-generate", "hf-static"), load=load))
+    (hole,) = plan.skipped_arms
+    assert (hole.arm, hole.device) == ("hf-static", None)
+    assert hole.workloads == ("day44-poisson-1rps", "day44-poisson-2rps")
+    assert hole.reason.startswith("a static batch is made up before it runs")
+    ran = {cell.workload for cell in plan.cells if cell.arm == "hf-static"}
+    assert ran == {"day44"}
+    assert plan_of(Choices(arms=("hf-generate", "hf-static"))).skipped_arms == ()
+
+
+def test_arms_that_all_take_no_request_when_it_is_due_are_refused_with_their_reasons() -> None:
+    with pytest.raises(PlanError, match=r"none of the arms .*hf-static: a static batch"):
+        plan_of(Choices(arms=("hf-static",), load=LoadChoice(rates_per_s=(1.0,))))
+
+
+def test_a_plug_in_says_that_it_takes_requests_when_they_are_due() -> None:
+    assert not System.open_loop
+    assert "does not say" in System.why_closed
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])

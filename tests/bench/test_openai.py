@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from safetensors.torch import load_file
 
-from nanoserve_bench import RunUnsound, SystemRun, UnfairComparison, compare
+from nanoserve_bench import RunUnsound, SystemRun, UnfairComparison, check_offered_load, compare
 from nanoserve_bench.block import trial_timeout_s
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.models import ModelFolder
@@ -122,6 +122,75 @@ def test_a_server_is_measured_by_the_ids_it_gives(
     run = run_of(result.records, description.settings(launch()))
     assert run.batch_occupancy is None  # slot factors are holes
     assert run.throughput > 0  # and the throughput stands
+
+
+class Ticks:
+    """A clock that every look moves by a microsecond, and a test by as much as it likes."""
+
+    def __init__(self) -> None:
+        self.now_ns = 10**9
+        self.lock = threading.Lock()
+
+    def clock(self) -> int:
+        return self.pass_by(1e-6)
+
+    def pass_by(self, seconds: float) -> int:
+        with self.lock:
+            self.now_ns += round(seconds * 1e9)
+            return self.now_ns
+
+
+def test_in_an_open_loop_a_request_is_sent_when_it_is_due_whatever_the_server_does(
+    server: CompletionsServer, launch: Callable[..., Launch]
+) -> None:
+    """No answer begins before all three are out, for one slot."""
+    barrier = threading.Barrier(len(PROMPTS))
+
+    def together(reply: Reply, token_ids: Sequence[int], max_tokens: int) -> None:
+        barrier.wait(30)
+        honest(reply, token_ids, max_tokens)
+
+    server.answers |= dict.fromkeys((prompt[0] for prompt in PROMPTS), together)
+    due, ticks = (0, 200_000_000, 200_000_000), Ticks()
+
+    def sleep(seconds: float) -> None:
+        while not server.requests:  # until the first has been sent
+            time.sleep(0.001)
+        ticks.pass_by(seconds)
+
+    records = run_outstanding(
+        endpoint_of(options_of(server)),
+        PROMPTS,
+        max_tokens=TOKENS,
+        slots=1,
+        due_ns=due,
+        clock=ticks.clock,
+        sleep=sleep,
+    )
+    assert server.most_at_once == len(PROMPTS)
+    assert all(r.submitted_ns >= r.arrival_ns for r in records)
+    for record in records:
+        assert record.output_ids == tuple(server.generate(record.prompt_ids, TOKENS))
+    settings = Settings(**dict.fromkeys(Settings.__dataclass_fields__))  # type: ignore[arg-type]
+    run = dataclasses.replace(run_of(records, settings), slots=1)
+    check_offered_load(run, due)
+    with pytest.raises(RunUnsound, match="RUN023"):
+        check_offered_load(run, (0, 200_000_000, 300_000_000))
+
+
+def test_a_trial_with_due_times_reaches_the_server_as_an_open_loop(
+    server: CompletionsServer, launch: Callable[..., Launch]
+) -> None:
+    server.answers[PROMPTS[2][0]] = _error
+    session = Session()
+    assert isinstance(session.answer(launch()), Description)
+    due = (0, 1_000_000, 2_000_000)
+    trial = Trial(slots=1, prompts=PROMPTS, max_tokens=(TOKENS,) * 3, due_ns=due)
+    result = session.answer(trial)
+    assert isinstance(result, TrialResult), result
+    first = result.records[0].arrival_ns
+    assert tuple(r.arrival_ns - first for r in result.records) == due
+    assert [r.finish_reason for r in result.records] == ["length", "length", "error"]
 
 
 def test_what_cannot_be_asked_is_shown_as_declared(

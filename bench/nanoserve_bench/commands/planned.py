@@ -14,6 +14,7 @@ def print_skipped_arms(plan: Plan, console: Console) -> None:
     """What was asked for and is a hole."""
     for arm in plan.skipped_arms:
         where = f" on {arm.device} in {arm.dtype}" if arm.device else ""
+        where += f" in {', '.join(arm.workloads)}" if arm.workloads else ""
         console.print(
             f"skipped: {arm.arm}{where} ({arm.reason})",
             markup=False,

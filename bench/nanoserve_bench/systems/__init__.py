@@ -60,6 +60,7 @@ class System(ABC):
         optional: Whether a sweep that asks for it goes on without it where it cannot run: its arm
             is then a hole with its reason.
         open_loop: Whether it can take each request when it is due (`Trial.due_ns`).
+        why_closed: Why it cannot, where it cannot.
     """
 
     summary: ClassVar[str]
@@ -71,6 +72,7 @@ class System(ABC):
     triages: ClassVar[bool] = False
     measures_ceilings: ClassVar[bool] = True
     open_loop: ClassVar[bool] = False
+    why_closed: ClassVar[str] = "it does not say that it takes requests when they are due"
     one_ground: ClassVar[bool] = False
     revisable: ClassVar[bool] = False
     options: ClassVar[Mapping[str, str]] = {}

@@ -4,6 +4,9 @@ Some engines ignore their own limit of running requests, and none of them tells 
 and lost its row. So the driver keeps the queue itself and hands a request over only when fewer
 than n are inside. A hold is then known from outside: from the step before which the request was
 handed over, to the end of the step that brought its last token.
+
+In an open loop the queue is fed by a thread of its own (`feeding.py`), so that a request is
+submitted when it is due, and waits in the queue for the end of a step like one that found no slot.
 """
 
 from __future__ import annotations
@@ -14,15 +17,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from nanoserve_bench.feeding import Feed, Submitted
 from nanoserve_bench.records import Hold, RunRecord, Settings, Shape, SystemRun
 
 
 class Progress(NamedTuple):
-    """What a step did for a request: its new tokens, and whether the engine is done with it."""
+    """What a step did for a request: its new tokens, and whether the engine is done with it.
+
+    `cached_tokens` are those of its prompt that a prefix cache served; None is unknown.
+    """
 
     request: int
     token_ids: Sequence[int]
     finished: bool
+    cached_tokens: int | None = 0
 
 
 class AdmittingEngine(Protocol):
@@ -37,8 +45,9 @@ class AdmittingEngine(Protocol):
 
 @dataclass
 class _Inside:
-    """A request that was handed over."""
+    """A request that was handed over to the engine."""
 
+    come: Submitted
     acquired_ns: int
     token_ids: list[int] = field(default_factory=list)
     token_ns: list[int] = field(default_factory=list)
@@ -50,47 +59,51 @@ def run_admitted(
     *,
     max_tokens: Sequence[int],
     slots: int,
+    feed: Feed,
     system: str,
     settings: Settings,
     clock: Callable[[], int] = time.monotonic_ns,
 ) -> SystemRun:
     """Run prompts through an engine, with at most `slots` of them inside at any time.
 
-    All requests arrive at once; a request's place in the driver's queue is queueing like any other.
+    A request's place in the driver's queue is queueing like any other.
 
     Args:
         engine: An engine with nothing inside.
         prompts: Token ids of each request.
         max_tokens: Tokens to ask for, per request.
         slots: Most requests inside.
+        feed: Brings each of them.
         system: Name of the system.
         settings: What it runs under.
         clock: Monotonic time, ns.
     """
-    arrival_ns = boundary_ns = clock()
-    waiting = deque(range(len(prompts)))
+    boundary_ns = 0
+    waiting: deque[Submitted] = deque()
     inside: dict[int, _Inside] = {}
     records: dict[int, RunRecord] = {}
-    while waiting or inside:
+    while len(records) < len(prompts):
+        waiting += feed.take(wait=not waiting and not inside)
         while waiting and len(inside) < slots:
-            request = waiting.popleft()
-            inside[request] = _Inside(acquired_ns=boundary_ns)
-            engine.admit(request, prompts[request], max_tokens[request])
+            come = waiting.popleft()
+            # It may have come after the last step, or when no step ran.
+            acquired_ns = max(boundary_ns, come.submitted_ns)
+            inside[come.request] = _Inside(come=come, acquired_ns=acquired_ns)
+            engine.admit(come.request, prompts[come.request], max_tokens[come.request])
         progress = list(engine.step())
         # One stamp a boundary: the step that ends and the one that begins share it.
         boundary_ns = clock()
-        for request, token_ids, finished in progress:
+        for request, token_ids, finished, cached_tokens in progress:
             state = inside[request]
             state.token_ids += token_ids
             state.token_ns += [boundary_ns] * len(token_ids)
             if finished:
                 del inside[request]
                 records[request] = _record(
-                    request,
                     prompts[request],
                     max_tokens[request],
                     state,
-                    arrival_ns=arrival_ns,
+                    cached_tokens=cached_tokens,
                     finished_ns=boundary_ns,
                 )
     return SystemRun(
@@ -103,25 +116,24 @@ def run_admitted(
 
 
 def _record(
-    request: int,
     prompt: Sequence[int],
     max_tokens: int,
     state: _Inside,
     *,
-    arrival_ns: int,
+    cached_tokens: int | None,
     finished_ns: int,
 ) -> RunRecord:
     return RunRecord(
-        request=str(request),
+        request=str(state.come.request),
         prompt_ids=tuple(prompt),
         output_ids=tuple(state.token_ids),
         max_tokens=max_tokens,
-        arrival_ns=arrival_ns,
-        submitted_ns=arrival_ns,
+        arrival_ns=state.come.arrival_ns,
+        submitted_ns=state.come.submitted_ns,
         holds=(Hold(state.acquired_ns, finished_ns),),
         first_token_ns=state.token_ns[0] if state.token_ns else None,
         finished_ns=finished_ns,
         token_ns=tuple(state.token_ns),
-        cached_tokens=0,
+        cached_tokens=cached_tokens,
         finish_reason="length" if len(state.token_ids) == max_tokens else "stop",
     )

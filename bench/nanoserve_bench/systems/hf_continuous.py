@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
+from nanoserve_bench.feeding import Submitted, send_when_due
 from nanoserve_bench.protocol import Description, Launch, Trial
 from nanoserve_bench.records import Hold, RunRecord, Shape, SystemRun
 from nanoserve_bench.systems import System
@@ -37,6 +38,7 @@ class HfContinuous(System):
     stamps: ClassVar[tuple[str, ...]] = ("holds", "first_token", "tokens")
     requires = ("torch", "transformers", "nanoserve")
     distribution = "transformers"
+    open_loop = True
     measures_ceilings = False  # in the main thread, which must not compute
 
     def __init__(self, launch: Launch) -> None:
@@ -85,19 +87,24 @@ class HfContinuous(System):
         return self._description
 
     def run(self, trial: Trial) -> SystemRun:
-        """All prompts at once; the library's scheduler fills `trial.slots` slots."""
+        """Each prompt when it is due; the library's scheduler fills `trial.slots` slots."""
         self._manager.batch_processor.scheduler.max_requests_per_batch = trial.slots
         self._trials += 1
         names = [f"{self._trials}/{index}" for index in range(len(trial.prompts))]
-        # The clock of the library's own stamps.
-        arrival_ns = time.perf_counter_ns()
-        for name, prompt, tokens in zip(names, trial.prompts, trial.max_tokens, strict=True):
+        come: list[Submitted] = []
+
+        def send(request: int, arrival_ns: int) -> None:
+            come.append(Submitted(request, arrival_ns, time.perf_counter_ns()))
             self._manager.add_request(
-                list(prompt),
-                request_id=name,
-                max_new_tokens=tokens,
+                list(trial.prompts[request]),
+                request_id=names[request],
+                max_new_tokens=trial.max_tokens[request],
                 record_timestamps=True,
             )
+
+        # By the clock of the library's own stamps.
+        at_once = (0,) * len(names)
+        send_when_due(trial.due_ns or at_once, send, clock=time.perf_counter_ns)
         results: dict[str, Any] = {}
         while len(results) < len(names):
             result = self._manager.get_result(timeout=_POLL_S)
@@ -110,9 +117,9 @@ class HfContinuous(System):
             shape=self.shape,
             slots=trial.slots,
             records=tuple(
-                _record(str(index), prompt, tokens, arrival_ns, results[name])
-                for index, (name, prompt, tokens) in enumerate(
-                    zip(names, trial.prompts, trial.max_tokens, strict=True)
+                _record(each, prompt, tokens, results[name])
+                for each, name, prompt, tokens in zip(
+                    come, names, trial.prompts, trial.max_tokens, strict=True
                 )
             ),
             settings=self._description.settings(self._launch),
@@ -127,9 +134,8 @@ class HfContinuous(System):
             raise RuntimeError("the thread of continuous batching ended by itself")
 
 
-def _record(
-    request: str, prompt: Sequence[int], max_tokens: int, arrival_ns: int, result: Any
-) -> RunRecord:
+def _record(come: Submitted, prompt: Sequence[int], max_tokens: int, result: Any) -> RunRecord:
+    request = str(come.request)
     if result.error is not None:
         raise RuntimeError(f"request {request} failed: {result.error}")
     token_ids, stamps = tuple(result.generated_tokens), tuple(map(_ns, result.timestamps))
@@ -144,8 +150,8 @@ def _record(
         prompt_ids=tuple(prompt),
         output_ids=token_ids,
         max_tokens=max_tokens,
-        arrival_ns=arrival_ns,
-        submitted_ns=arrival_ns,
+        arrival_ns=come.arrival_ns,
+        submitted_ns=come.submitted_ns,
         holds=(Hold(acquired_ns, finished_ns),),
         first_token_ns=stamps[0],
         finished_ns=finished_ns,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nanoserve_bench.feeding import Feeder
 from nanoserve_bench.models import tokenizer_digest
 from nanoserve_bench.protocol import Description, Divergence, Launch, Triage, Trial
 from nanoserve_bench.records import Shape, SystemRun
-from nanoserve_bench.runners import run_serial
+from nanoserve_bench.runners import run_queued, run_serial
 from nanoserve_bench.systems import System
 
 
@@ -21,6 +22,7 @@ class HfGenerate(System):
     requires = ("torch", "transformers", "nanoserve")
     distribution = "transformers"
     triages = True
+    open_loop = True
 
     def __init__(self, launch: Launch) -> None:
         # torch and transformers, which the sweep does not import to plan.
@@ -38,7 +40,17 @@ class HfGenerate(System):
         return self._description
 
     def run(self, trial: Trial) -> SystemRun:
-        """One prompt after the other."""
+        """One prompt after the other; in an open loop from a queue, as they come."""
+        if trial.due_ns:
+            return run_queued(
+                trial.prompts,
+                self._generate,
+                feed=Feeder(trial.due_ns),
+                max_tokens=trial.max_tokens,
+                system=self._launch.system,
+                settings=self._description.settings(self._launch),
+                cached_tokens=0,
+            )
         return run_serial(
             trial.prompts,
             self._generate,

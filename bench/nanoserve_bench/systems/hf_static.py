@@ -8,7 +8,7 @@ from nanoserve_bench.protocol import Description, Launch, Trial
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.systems import System
 from nanoserve_bench.systems.hf_generate import describe
-from nanoserve_bench.systems.static_batches import run_static
+from nanoserve_bench.systems.static_batches import WHY_CLOSED, run_static
 
 
 class HfStatic(System):
@@ -19,6 +19,7 @@ class HfStatic(System):
     stamps: ClassVar[tuple[str, ...]] = ("holds", "first_token", "tokens")
     requires = ("torch", "transformers", "nanoserve")
     distribution = "transformers"
+    why_closed = WHY_CLOSED
     by_length: ClassVar[bool] = False
 
     def __init__(self, launch: Launch) -> None:

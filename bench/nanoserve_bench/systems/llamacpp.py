@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nanoserve_bench.feeding import feed_of
 from nanoserve_bench.protocol import Trial
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.systems.admission import Progress, run_admitted
@@ -32,16 +33,18 @@ class LlamaCpp(Rival):
     distribution = "llama_cpp_python"
     environment = Environment(name="llamacpp")
     packages: ClassVar[tuple[str, ...]] = ("gguf",)
+    open_loop = True
     attention = "without flash attention"
 
     def run(self, trial: Trial) -> SystemRun:
-        """All prompts at once, one in each of `trial.slots` sequences."""
+        """Every prompt, one in each of `trial.slots` sequences."""
         self._library.llama_memory_clear(self._memory, False)  # noqa: FBT003 - a C function
         return run_admitted(
             _Sequences(self, trial.slots),
             trial.prompts,
             max_tokens=trial.max_tokens,
             slots=trial.slots,
+            feed=feed_of(len(trial.prompts), trial.due_ns),
             system=self._launch.system,
             settings=self._description.settings(self._launch),
         )

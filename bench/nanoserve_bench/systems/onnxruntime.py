@@ -20,7 +20,7 @@ from nanoserve_bench.protocol import Trial
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.systems.environments import Environment
 from nanoserve_bench.systems.rivals import Rival, run_converter
-from nanoserve_bench.systems.static_batches import GeneratedBatch, run_static
+from nanoserve_bench.systems.static_batches import WHY_CLOSED, GeneratedBatch, run_static
 
 _PADDING = 0
 _MATRIX = 2
@@ -31,6 +31,7 @@ class OnnxRuntime(Rival):
 
     summary = "ONNX Runtime GenAI, right-padded static batches"
     distribution = "onnxruntime-genai"
+    why_closed = WHY_CLOSED
     environment = Environment(name="onnxruntime")
     packages: ClassVar[tuple[str, ...]] = ("onnxruntime", "onnx-ir", "transformers", "torch")
     attention = "GroupQueryAttention"

@@ -2,7 +2,8 @@
 
 The server is somebody else's: it is not launched here, and what it cannot be asked is declared by
 whoever starts the sweep. Stamps are the client's, so a token is there when it has arrived; slots
-are requests that the client has out at a time, and nothing is told of the server's own.
+are requests that the client has out at a time, and nothing is told of the server's own. In an open
+loop the client holds nothing back.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ class OpenAi(System):
     stamps: ClassVar[tuple[str, ...]] = ("first_token", "tokens")
     distribution = "nanoserve-bench"
     measures_ceilings = False
+    open_loop = True
     one_ground = True
     options: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -104,10 +106,14 @@ class OpenAi(System):
         return self._description
 
     def run(self, trial: Trial) -> SystemRun:
-        """All prompts, with at most `trial.slots` of them out at a time."""
+        """All prompts, at most `trial.slots` of them out at a time, or each when it is due."""
         try:
             records = run_outstanding(
-                self._endpoint, trial.prompts, max_tokens=trial.max_tokens, slots=trial.slots
+                self._endpoint,
+                trial.prompts,
+                max_tokens=trial.max_tokens,
+                slots=trial.slots,
+                due_ns=trial.due_ns,
             )
         except OSError as error:
             raise WorkerError(f"{self._options['url']} takes no connections: {error}") from error

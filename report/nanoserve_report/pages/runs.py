@@ -138,7 +138,7 @@ def holes(folder: Folder) -> list[dict[str, str]]:
     return [
         {
             "arm": hole.arm,
-            "where": f"{hole.device}, {hole.dtype}" if hole.device else "",
+            "where": ", ".join(filter(None, (hole.device, hole.dtype, *hole.workloads))),
             "reason": hole.reason,
         }
         for hole in skipped
