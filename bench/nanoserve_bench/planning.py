@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.builds import BuildEngine, build
+from nanoserve_bench.caches import alike, refuse_uncompared
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.holes import FindSystem, closed_arms, find_arms, runs_on
 from nanoserve_bench.load import LoadChoice
@@ -124,6 +125,8 @@ def build_plan(
         )
     )
     closed = tuple(cell for cell in cells if cell.workload not in offered)
+    comparisons = tuple(_comparisons(baselines, selves, arms, systems, closed))
+    refuse_uncompared(arms, [arm for arm in arms if arm.name in baselines], comparisons)
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -140,7 +143,7 @@ def build_plan(
         dtypes=choices.dtypes,
         workloads=workloads,
         cells=cells,
-        comparisons=tuple(_comparisons(baselines, selves, arms, systems, closed)),
+        comparisons=comparisons,
         blocks=blocks,
         orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
         acknowledged=_acknowledged(choices.acknowledged, cells),
@@ -296,7 +299,7 @@ def _comparisons(
 
     A serial baseline has one cell there; a concurrent one is met at the same slots, by a serial
     candidate at its one slot. A baseline is no candidate of a later one, and what was added as a
-    baseline's own A/A meets no other baseline.
+    baseline's own A/A meets no other baseline. Arms of unlike prefix caches do not meet.
     """
     own_arms = {again.name: name for name, again in selves.items()}
     for index, baseline in enumerate(baselines):
@@ -325,7 +328,7 @@ def _against(
     references = {(*ground(cell), None if serial else cell.slots): cell for cell in own}
     for cell in others:
         reference = references.get((*ground(cell), None if serial else cell.slots))
-        if reference is None:
+        if reference is None or not alike(arms[reference.arm], arms[cell.arm]):
             continue
         yield PlannedComparison(
             baseline=reference.id,

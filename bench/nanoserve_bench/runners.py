@@ -218,7 +218,8 @@ def run_concurrent(
         slots: The engine's slots.
         system: Name of the system.
         settings: What it runs under.
-        cached_tokens: Prompt tokens that a prefix cache serves; None is unknown.
+        cached_tokens: Prompt tokens that a prefix cache serves, where the engine's outputs do not
+            tell it; None is unknown.
         due_ns: When each is due, ns after the first, ascending; empty hands all over at once.
         clock: The engine's clock, ns.
         sleep: Waits for so many seconds while nothing is due and nothing runs.
@@ -280,6 +281,7 @@ def _record(
     output: Any,
 ) -> RunRecord:
     timings = output.timings
+    told: int | None = getattr(output, "cached_tokens", None)
     return RunRecord(
         request=request,
         prompt_ids=prompt,
@@ -291,7 +293,7 @@ def _record(
         first_token_ns=timings.first_token_ns,
         finished_ns=timings.finished_ns,
         token_ns=tuple(timings.token_ns),
-        cached_tokens=cached_tokens,
+        cached_tokens=cached_tokens if told is None else told,
         finish_reason=str(output.finish_reason),
         error=output.error or "",
     )

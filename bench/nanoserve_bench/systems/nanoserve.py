@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 import runpy
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
-from nanoserve_bench import revision
+from nanoserve_bench import caches, revision
 from nanoserve_bench.models import tokenizer_digest
 from nanoserve_bench.protocol import Description, Launch, Trial
 from nanoserve_bench.records import Shape, SystemRun
@@ -30,6 +32,7 @@ class Nanoserve(System):
     distribution = "nanoserve"
     revisable = True
     open_loop = True
+    options: ClassVar[Mapping[str, str]] = MappingProxyType({caches.OPTION: caches.MEANING})
     kernel: ClassVar[str] = "auto"
 
     def __init__(self, launch: Launch) -> None:
@@ -49,8 +52,16 @@ class Nanoserve(System):
             kv_pool_tokens=launch.most_slots * -(-launch.longest // _BLOCK_SIZE) * _BLOCK_SIZE,
             kernel=self.kernel,
         )
+        self._caches = caches.state_of({o.name: o.value for o in launch.options}) == "on"
+        if self._caches:  # an older revision need not know the setting
+            self._config = replace(self._config, prefix_cache=True)
         self._runner = ModelRunner(self._config)
         self._description = self._describe()
+
+    @classmethod
+    def check(cls, options: Mapping[str, str]) -> None:
+        """Refuse a cache that is neither on nor off."""
+        caches.state_of(options)
 
     @classmethod
     def version(cls) -> str:
@@ -65,7 +76,7 @@ class Nanoserve(System):
         return self._description
 
     def run(self, trial: Trial) -> SystemRun:
-        """All prompts at once, in `trial.slots` slots."""
+        """All prompts at once, or each when due, in `trial.slots` slots; nothing is cached yet."""
         from nanoserve import Engine, SamplingParams  # noqa: PLC0415
 
         engine = Engine(replace(self._config, max_slots=trial.slots), runner=self._runner)
@@ -79,7 +90,7 @@ class Nanoserve(System):
             slots=trial.slots,
             system=self._launch.system,
             settings=self._description.settings(self._launch),
-            cached_tokens=0,
+            cached_tokens=None if self._caches else 0,
             due_ns=trial.due_ns,
         )
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar
 
+from nanoserve_bench import caches
 from nanoserve_bench.environment import cpu_model
 from nanoserve_bench.errors import PlanError, WorkerError
 from nanoserve_bench.models import tokenizer_digest
@@ -91,8 +92,7 @@ class OpenAi(System):
     def check(cls, options: Mapping[str, str]) -> None:
         """Refuse what cannot be an endpoint of this machine, or declares what is no setting."""
         addresses_of(endpoint_of(options).host)
-        if options.get("cache", "off") not in {"off", "on"}:
-            raise PlanError(f"cache is off or on, not {options['cache']!r}")
+        caches.state_of(options)
         for name in ("threads", "weight_bytes"):
             if not options.get(name, "1").isdecimal() or int(options.get(name, "1")) < 1:
                 raise PlanError(f"{name} is a whole number above 0, not {options[name]!r}")

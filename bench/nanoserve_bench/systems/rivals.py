@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+from nanoserve_bench import caches
 from nanoserve_bench.environment import cpu_model
 from nanoserve_bench.models import cache_folder, tokenizer_digest
 from nanoserve_bench.protocol import Description, Launch
@@ -55,6 +56,7 @@ class Rival(System):
             raise ValueError(f"{launch.system} does not run on {launch.device} in {launch.dtype}")
         self._launch = launch
         self._folder = Path(launch.model_path)
+        self._cache = caches.state_of({o.name: o.value for o in launch.options})
         self._config = canonical.read_config(self._folder)
         tensors = canonical.canonical_tensors(self._folder)
         self._canonical = canonical.digest(tensors)
@@ -155,7 +157,7 @@ class Rival(System):
             weight_bytes_per_step=weight_bytes_per_step,
             tokenizer=tokenizer_digest(self._folder),
             attention=self.attention,
-            cache="off",
+            cache=self._cache,
             decoding="greedy;ignore_eos",
             kernel_path=" ".join(f"{key}={value}" for key, value in settings.items()),
             libraries=libraries(self.distribution, *self.packages, "numpy"),

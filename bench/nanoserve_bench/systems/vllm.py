@@ -1,7 +1,8 @@
 """`vllm`: vLLM's CPU build, its engine core in the worker's own process.
 
-It reads the model folder as it is. Prefix caching, which is on by default, is off. Slots are kept
-by admission, and `max_num_seqs` agrees with the most of them.
+It reads the model folder as it is. Prefix caching, which is on by default, is off unless the arm is
+told otherwise; then every trial begins with an empty cache. Slots are kept by admission, and
+`max_num_seqs` agrees with the most of them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import importlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar
 
+from nanoserve_bench import caches
 from nanoserve_bench.feeding import feed_of
 from nanoserve_bench.protocol import Trial
 from nanoserve_bench.records import SystemRun
@@ -30,11 +33,19 @@ class Vllm(Rival):
     environment = Environment(name="vllm")
     packages: ClassVar[tuple[str, ...]] = ("torch", "transformers")
     open_loop = True
+    options: ClassVar[Mapping[str, str]] = MappingProxyType({caches.OPTION: caches.MEANING})
     attention = "paged"
+
+    @classmethod
+    def check(cls, options: Mapping[str, str]) -> None:
+        """Refuse a cache that is neither on nor off."""
+        caches.state_of(options)
 
     def run(self, trial: Trial) -> SystemRun:
         """Every prompt, `trial.slots` of them inside."""
         self._trials += 1
+        if self._cache == "on" and not self._engine.reset_prefix_cache():
+            raise RuntimeError("vLLM does not empty its prefix cache between two trials")
         return run_admitted(
             _Engine(self._engine, self._parameters, str(self._trials)),
             trial.prompts,
@@ -69,7 +80,7 @@ class Vllm(Rival):
             "max_num_seqs": launch.most_slots,
             "max_num_batched_tokens": max(BATCH_TOKENS, launch.longest + 1, launch.most_slots),
             "enforce_eager": True,
-            "enable_prefix_caching": False,
+            "enable_prefix_caching": self._cache == "on",
         }
         llm = library.LLM(
             model=str(self._folder),
@@ -120,4 +131,4 @@ class _Engine:
             self._counts[request] = len(token_ids)
             if output.finished:
                 del self._counts[request]
-            yield Progress(request, new, output.finished)
+            yield Progress(request, new, output.finished, output.num_cached_tokens)
