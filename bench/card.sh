@@ -45,7 +45,8 @@ CODE
   check:1)
     # Other versions of the libraries are no fault of the card's: their warnings are shown, not raised.
     "$python" -m pytest -q -W default -p no:cacheprovider \
-      tests/engine/test_cuda.py tests/engine/test_triton_attention.py
+      tests/engine/test_cuda.py tests/engine/test_triton_attention.py \
+      tests/engine/test_triton_pointwise.py
     ;;
   doublings:3)
     sweep --out "$2" --model "$3" --arm nanoserve --workload day44x64 \

@@ -18,6 +18,7 @@ from functools import partial
 import torch
 
 from nanoserve.decode_graphs import DecodeBuffers, GraphRecorder, Step, buckets
+from nanoserve.kernels.library import KernelsUnavailable
 from nanoserve.kernels.triton_attention import (
     ATTENTION_PATH,
     Tiles,
@@ -25,10 +26,13 @@ from nanoserve.kernels.triton_attention import (
     paged_attention,
     tile_tokens,
 )
+from nanoserve.kernels.triton_pointwise import TritonPointwise
+from nanoserve.kernels.triton_pointwise import check as check_pointwise
 from nanoserve.kv_cache import PagedKVCache, block_bytes
 from nanoserve.linear import PlainKernel
 from nanoserve.models.decoder import Decoder
 from nanoserve.models.model_config import ModelConfig
+from nanoserve.pointwise import Pointwise, TorchPointwise
 from nanoserve.sampler import highest
 from nanoserve.scheduler import ScheduledRow, SchedulerOutput
 
@@ -74,7 +78,6 @@ class CudaBackend:
         self._windows = config.hiding_windows(max_positions)
         self._group = config.num_heads // config.num_kv_heads
         self._kernel = PlainKernel()
-        self.kernel_path = self._kernel.path
         self._model: Decoder
         self._cache: PagedKVCache
         self._buffers: DecodeBuffers
@@ -82,11 +85,25 @@ class CudaBackend:
         torch.set_float32_matmul_precision("highest")
         with self._on_device():
             check(config, device=device, dtype=dtype)
+            self._pointwise = self._choose_pointwise()
+        self.kernel_path = f"{self._kernel.path}, {self._pointwise.path}"
+
+    def _choose_pointwise(self) -> Pointwise:
+        try:
+            check_pointwise(self._config, device=self._device, dtype=self._dtype)
+        except KernelsUnavailable as reason:
+            _log.warning("torch computes norms, rotation and gate, and slower: %s", reason)
+            return TorchPointwise()
+        return TritonPointwise()
 
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Fuse the weights."""
         self._model = Decoder(
-            self._config, tensors, kernel=self._kernel, max_positions=self._max_positions
+            self._config,
+            tensors,
+            kernel=self._kernel,
+            pointwise=self._pointwise,
+            max_positions=self._max_positions,
         )
 
     def block_bytes(self, block_size: int) -> int:
@@ -137,7 +154,7 @@ class CudaBackend:
             first_line = str(error).partition("\n")[0]
             _log.warning("decode steps run without CUDA graphs, and slower: %s", first_line)
             return
-        self.kernel_path = f"{self._kernel.path}, decoding in CUDA graphs"
+        self.kernel_path += ", decoding in CUDA graphs"
 
     def _decode_step(self, bucket: int) -> Step:
         """One token for each of the first rows in the buffers, whatever they hold then."""

@@ -10,6 +10,7 @@ from nanoserve.kv_cache import PagedKVCache, block_bytes
 from nanoserve.linear import choose_kernel
 from nanoserve.models.decoder import Decoder
 from nanoserve.models.model_config import ModelConfig
+from nanoserve.pointwise import TorchPointwise
 from nanoserve.sampler import highest
 from nanoserve.scheduler import SchedulerOutput
 
@@ -43,7 +44,11 @@ class TorchBackend:
     def load(self, tensors: Iterable[tuple[str, torch.Tensor]]) -> None:
         """Pack the weights."""
         self._model = Decoder(
-            self._config, tensors, kernel=self._kernel, max_positions=self._max_positions
+            self._config,
+            tensors,
+            kernel=self._kernel,
+            pointwise=TorchPointwise(),
+            max_positions=self._max_positions,
         )
 
     def block_bytes(self, block_size: int) -> int:

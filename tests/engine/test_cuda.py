@@ -102,7 +102,7 @@ def test_tokens_are_those_of_generate(
 @pytest.mark.weights
 def test_the_description_says_what_runs(runner: ModelRunner) -> None:
     description = Engine(settings(), runner=runner).describe()
-    assert description.kernel_path == "torch:F.linear, decoding in CUDA graphs"
+    assert description.kernel_path == ("torch:F.linear, triton:pointwise, decoding in CUDA graphs")
     assert description.attention_path == "triton:through block tables"
     assert description.matmul_precision == "highest"
 

@@ -152,13 +152,13 @@ def test_where_nothing_can_be_recorded_every_step_is_launched(
     on_cuda_backend(monkeypatch, refuse)
     run = run_requests(shallow.folder, PROMPTS, PARAMS, max_slots=3)
     assert run.worst_logit(shallow) < 1e-4
-    assert run.runner.kernel_path == "torch:F.linear"
+    assert run.runner.kernel_path == "torch:F.linear, triton:pointwise"
     assert "without CUDA graphs, and slower: operation not permitted" in caplog.text
 
 
 def test_the_description_says_what_runs(recorder: Recorder) -> None:
     description = Engine(EngineConfig(model="synthetic:tiny-llama", max_slots=1)).describe()
-    assert description.kernel_path == "torch:F.linear, decoding in CUDA graphs"
+    assert description.kernel_path == ("torch:F.linear, triton:pointwise, decoding in CUDA graphs")
     assert description.attention_path == "triton:through block tables"
     assert description.matmul_precision == "highest"
 
@@ -194,6 +194,24 @@ def test_without_working_kernels_torch_runs(
     chosen = backend.choose_backend(settings, TINY, max_positions=16)
     assert isinstance(chosen, TorchBackend)
     assert f"torch is slower here: {fault}" in caplog.text
+
+
+def test_where_only_the_pointwise_kernels_fail_torch_takes_their_place(
+    shallow: Any,
+    run_requests: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def unavailable(*_: Any, **__: Any) -> None:
+        raise KernelsUnavailable("no room for them")
+
+    monkeypatch.setattr(cuda_backend, "check_pointwise", unavailable)
+    on_cuda_backend(monkeypatch, Recorder)
+    run = run_requests(shallow.folder, PROMPTS[:2], PARAMS[:2], max_slots=2)
+    assert run.worst_logit(shallow) < 1e-4
+    path = "torch:F.linear, torch:pointwise, decoding in CUDA graphs"
+    assert run.runner.kernel_path == path
+    assert "norms, rotation and gate, and slower: no room for them" in caplog.text
 
 
 def test_without_triton_torch_runs(

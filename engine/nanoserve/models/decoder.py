@@ -16,15 +16,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
-from torch.linalg import vector_norm
-from torch.nn.functional import silu
 
 from nanoserve.attention import Attend
 from nanoserve.linear import Linear, LinearKernel
 from nanoserve.models.digest import EMBEDDING, HEAD
 from nanoserve.models.model_config import ModelConfig
 from nanoserve.models.parameters import FINAL_NORM, KEY_NORM, QKV, QUERY_NORM, by_layer
-from nanoserve.models.rope import rope_table, rotate_, signed
+from nanoserve.models.rope import rope_table, signed
+from nanoserve.pointwise import Pointwise
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,6 +81,7 @@ class Decoder:
             is to run in, in ascending order of names. A layer is packed, and its own tensors
             dropped, before the next is asked for.
         kernel: How to multiply.
+        pointwise: How to do what comes between the products.
         max_positions: Positions the rotary table is made for.
     """
 
@@ -91,9 +91,11 @@ class Decoder:
         tensors: Iterable[tuple[str, torch.Tensor]],
         *,
         kernel: LinearKernel,
+        pointwise: Pointwise,
         max_positions: int,
     ) -> None:
         self.config = config
+        self.pointwise = pointwise
         layers: dict[int, DecoderLayer] = {}
         rest: dict[str, torch.Tensor] = {}
         for index, weights in by_layer(tensors):
@@ -139,17 +141,16 @@ class Decoder:
         Returns:
             Logits, ``[rows, vocab_size]``, in the model's dtype.
         """
-        eps, wide = self.eps, self.config.intermediate_size
+        norm, eps = self.pointwise.norm, self.eps
         cosines, sines = self.cosines[positions], self.signed_sines[positions]
         hidden = self.embedding[token_ids]
         for index, layer in enumerate(self.layers):
-            qkv = layer.qkv(_rms_norm(hidden, layer.input_norm, eps))
+            qkv = layer.qkv(norm(hidden, layer.input_norm, eps))
             seen = attend(*self._heads(qkv, layer.head_norm, cosines, sines), layer=index)
             hidden += layer.output(seen)
-            normed = _rms_norm(hidden, layer.post_attention_norm, eps)
-            both = layer.gate_up(normed)
-            hidden += layer.down(silu(both[:, :wide], inplace=True) * both[:, wide:])
-        return self.head(_rms_norm(hidden[wanted], self.norm, eps))
+            normed = norm(hidden, layer.post_attention_norm, eps)
+            hidden += layer.down(self.pointwise.gate(layer.gate_up(normed)))
+        return self.head(norm(hidden[wanted], self.norm, eps))
 
     def _heads(
         self,
@@ -163,14 +164,6 @@ class Decoder:
         heads = qkv.view(len(qkv), queries + 2 * keys, self.config.head_dim)
         turning = heads[:, : queries + keys]
         if head_norm is not None:
-            turning = _rms_norm(turning, head_norm, self.eps)
-        rotate_(turning, cosines, sines)
+            turning = self.pointwise.norm(turning, head_norm, self.eps)
+        self.pointwise.rotate_(turning, cosines, sines)
         return turning[:, :queries], turning[:, queries:], heads[:, queries + keys :]
-
-
-def _rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: torch.Tensor) -> torch.Tensor:
-    """``x / rms(x) * weight``, over the last dimension: ``rms(x)^2 = |x|^2 / size + eps``."""
-    wide = x.float()
-    length = vector_norm(wide, dim=-1, keepdim=True)
-    scale = torch.addcmul(eps, length, length, value=1 / x.shape[-1]).rsqrt_()
-    return (wide * scale).to(x.dtype).mul_(weight)
