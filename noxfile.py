@@ -20,6 +20,7 @@ nox.needs_version = ">=2026.10"
 nox.options.default_venv_backend = "virtualenv"
 nox.options.download_python = "never"
 nox.options.error_on_external_run = True
+nox.options.error_on_missing_interpreters = True  # `--force-python 3.12`, and there is none
 nox.options.reuse_venv = "yes"
 nox.options.sessions = ["lint", "types", "tests"]
 
