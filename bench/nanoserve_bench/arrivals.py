@@ -14,6 +14,13 @@ from nanoserve_bench.plan import Arrivals, Plan, WorkloadPlan
 from nanoserve_bench.records import NS_PER_S
 
 PROCESSES = ("poisson", "constant")
+LEAST_RATE, MOST_RATE = 1e-6, 1e6
+"""Requests a second that nobody waits for, and that nobody offers one by one."""
+
+
+def offerable(arrivals: Arrivals) -> bool:
+    """Whether a load can be offered at all: its process is known, and its rate is one."""
+    return arrivals.process in PROCESSES and LEAST_RATE < arrivals.rate_per_s < MOST_RATE
 
 
 def due_ns(arrivals: Arrivals, requests: int, seed: str) -> tuple[int, ...]:

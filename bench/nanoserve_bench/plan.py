@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+VOCABULARY = "vocabulary"
+"""Name of the fact that says how many token ids the model has."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Option:

@@ -9,22 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from nanoserve_bench.plan import WorkloadPlan
-from nanoserve_bench.records import Hold
-from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
-from support import load_studies
+from support import load_studies, ways
 from support.composed import together, two_devices, two_revisions, usual, without_holds
 from support.mutants.base import ledger, prompts, replaced, stopping
+from support.mutants.third import first_in, with_tokens
 from support.rebuild import (
     ALL_CELLS,
+    as_planned,
     change,
     change_arm,
     engine,
-    rebuild,
     replace,
     rerun,
     set_plan,
 )
-from support.sound import DAY44, MS, Study, ragged_plan, study
+from support.sound import DAY44, Study, ragged_plan, study
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +49,19 @@ def _workload(requests: int, *slots: int) -> Study:
 
 def _ragged() -> Study:
     clean = prompts(study(), lambda number, ids: ids[: 2 + number % 4], blocks=range(8))
-    return rerun(clean, ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 3 + index])
+    rerun(clean, ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 3 + index])
+    return as_planned(clean)
 
 
 def _long_tail() -> Study:
     """The last request drains alone, and the mean batch goes soft."""
-    return rerun(
-        study(),
-        ALL_CELLS,
-        step_ms=usual,
-        outputs=lambda index, ids: ids if index == 7 else ids[:4],
+    return as_planned(
+        rerun(
+            study(),
+            ALL_CELLS,
+            step_ms=usual,
+            outputs=lambda index, ids: ids if index == 7 else ids[:4],
+        )
     )
 
 
@@ -67,112 +69,9 @@ def _planned() -> Study:
     return study(workload=ragged_plan())
 
 
-def _preempted() -> Study:
-    """At step 5 the youngest request loses its slot, and gets it back three steps later."""
-    rng = random.Random(11)
-
-    def make(
-        trial: TrialRow, requests: list[RequestRow], _steps: list[StepRow]
-    ) -> tuple[list[RequestRow], list[StepRow]]:
-        slots = int(trial.cell.split("/")[3])
-        arrival = {row.request: row.arrival_ns for row in requests}
-        waiting = [row.request for row in requests]
-        left = {row.request: row.output_tokens for row in requests}
-        stamps: dict[str, list[int]] = {name: [] for name in waiting}
-        holds: dict[str, list[Hold]] = {name: [] for name in waiting}
-        since: dict[str, int] = {}
-        clock = max(arrival.values()) + 500
-        steps: list[StepRow] = []
-        while waiting or since:
-            number = len(steps)
-            if number == 5 and len(since) > 1:
-                victim = max(since, key=lambda name: since[name])
-                holds[victim].append(Hold(since.pop(victim), clock))
-                waiting.insert(0, victim)
-            room = slots if not 5 <= number < 8 else slots - 1
-            prefill = 0
-            while waiting and len(since) < room:
-                since[waiting.pop(0)] = clock
-                prefill += 1
-            steps.append(
-                StepRow(
-                    block=trial.block, cell=trial.cell, warmup=False, step=number, start_ns=clock,
-                    prefill_rows=prefill, decode_rows=len(since) - prefill, holders=len(since),
-                    waiting=len(waiting),
-                )
-            )  # fmt: skip
-            clock += round(40 * MS * (1 + 0.01 * rng.gauss(0, 1)))
-            for name in list(since):
-                stamps[name].append(clock)
-                left[name] -= 1
-                if not left[name]:
-                    holds[name].append(Hold(since.pop(name), clock))
-        steps.append(
-            replace(
-                steps[-1], step=len(steps), start_ns=clock, prefill_rows=0, decode_rows=0,
-                holders=0, waiting=0,
-            )
-        )  # fmt: skip
-        made = [
-            replace(
-                row,
-                holds_ns=tuple(holds[row.request]),
-                first_token_ns=stamps[row.request][0],
-                token_ns=tuple(stamps[row.request]),
-                finished_ns=stamps[row.request][-1],
-            )
-            for row in requests
-        ]
-        return made, steps
-
-    return rebuild(study(), make, cells=[engine(2), engine(4), engine(8)])
-
-
-def _static() -> Study:
-    """The engine's arm runs static batches: rows are held, and unfinished, until all return."""
-    clean = rerun(study(), ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 9 + index])
-    rng = random.Random(5)
-
-    def make(
-        trial: TrialRow, requests: list[RequestRow], _steps: list[StepRow]
-    ) -> tuple[list[RequestRow], list[StepRow]]:
-        slots = int(trial.cell.split("/")[3])
-        start = min(row.arrival_ns for row in requests)
-        clock = start + MS
-        made = []
-        for first in range(0, len(requests), slots):
-            batch = requests[first : first + slots]
-            longest = max(row.output_tokens for row in batch)
-            end = clock + round(longest * 45 * MS * (1 + 0.01 * rng.gauss(0, 1)))
-            made += [
-                replace(
-                    row, arrival_ns=start, submitted_ns=start, holds_ns=(Hold(clock, end),),
-                    finished_ns=end, first_token_ns=None, token_ns=None,
-                    discarded_tokens=longest - row.output_tokens,
-                )
-                for row in batch
-            ]  # fmt: skip
-            clock = end
-        return made, []
-
-    rebuild(clean, make, cells=[engine(n) for n in (1, 2, 4, 8)])
-    _blank_warmups(clean, "nanoserve")
-    return change_arm(clean, "nanoserve", stamps="holds")
-
-
-def _blank_warmups(clean: Study, arm: str) -> None:
-    """Warm-ups of a system that stamps holds alone, and keeps no step log."""
-    clean.edit(
-        "requests",
-        lambda row: replace(row, first_token_ns=None, token_ns=None),
-        where=lambda row: row.cell.startswith(f"{arm}/"),
-    )
-    clean.edit("steps", lambda _: None, where=lambda row: row.cell.startswith(f"{arm}/"))
-
-
 def _untimed() -> Study:
     clean = study()
-    _blank_warmups(clean, "hf-generate-again")
+    ways.blank_warmups(clean, "hf-generate-again")
     return change_arm(clean, "hf-generate-again", stamps="holds")
 
 
@@ -278,7 +177,7 @@ CONTROLS: tuple[Control, ...] = tuple(
             "An open loop that only one slot serves.",
             lambda: load_studies.study(0.1, slots=1),
         ),
-        ("preempted", "Requests lose their slot and get it back.", _preempted),
+        ("preempted", "Requests lose their slot and get it back.", ways.preempted),
         (
             "prefix-cache-on-both-sides",
             "The prefix cache is on, and served as much on both sides.",
@@ -320,6 +219,36 @@ CONTROLS: tuple[Control, ...] = tuple(
             "The sweep was killed three times, once before its first block was done.",
             lambda: ledger({}, {}, {"first_block": 3}, {"first_block": 7}),
         ),
+        (
+            "resumed-after-a-reboot",
+            "The machine was started anew between two blocks, and its clock with it.",
+            ways.after_a_reboot,
+        ),
+        (
+            "first-in-six-of-eight",
+            "The baseline happened to run first in six of eight blocks.",
+            lambda: first_in(6),
+        ),
+        (
+            "serial-arms-alone",
+            "The workload lists slots, and no arm of the sweep has more than one.",
+            ways.serial_alone,
+        ),
+        (
+            "caches-of-other-blocks",
+            "The prefix cache is on everywhere, and keeps blocks of another size on each side.",
+            ways.blocks_of_other_sizes,
+        ),
+        (
+            "probe-in-company",
+            "The ceilings of one block were measured on a busy machine.",
+            ways.probe_in_company,
+        ),
+        (
+            "vocabulary-used-to-its-end",
+            "The vocabulary is recorded, and outputs begin with its first id and its last.",
+            lambda: with_tokens("outputs", lambda ids: (0, 49_151, *ids[2:]), vocabulary=49_152),
+        ),
         ("no-holds", "An endpoint that tells nothing of its slots.", without_holds),
         (
             "a-declared-server",
@@ -346,7 +275,7 @@ CONTROLS: tuple[Control, ...] = tuple(
         ),
         ("one-drains-alone", "One request is four times as long as the others.", _long_tail),
         ("untimed", "The A/A arm stamps no tokens.", _untimed),
-        ("static-batches", "Rows are held until their batch returns.", _static),
+        ("static-batches", "Rows are held until their batch returns.", ways.static),
         ("eos-honoured", "Some outputs end with EOS.", _eos),
         ("two-revisions", "The engine at two commits.", two_revisions),
         (

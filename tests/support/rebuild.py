@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nanoserve_bench import documents
-from nanoserve_bench.plan import Arm, Manifest, PlannedComparison
+from nanoserve_bench.plan import Arm, Manifest, PlannedComparison, RequestLengths
 from nanoserve_bench.records import Hold
 from nanoserve_bench.results import MANIFEST, PLAN
 from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
@@ -86,6 +86,25 @@ def set_plan(study: Study, **values: Any) -> Study:
     """Change the plan before anything is written: the study was planned so."""
     study.plan = replace(study.plan, **values)
     return study
+
+
+def as_planned(study: Study) -> Study:
+    """Plan the lengths that the requests have, the same in every block."""
+    (workload,) = study.plan.workloads
+    rows = {
+        row.request: RequestLengths(prompt_tokens=row.prompt_tokens, new_tokens=row.max_tokens)
+        for row in study.blocks[0].requests
+        if not row.warmup
+    }
+    lengths = tuple(rows[name] for name in sorted(rows))
+    ran = replace(
+        workload,
+        lengths=lengths,
+        prompt_tokens=max(one.prompt_tokens for one in lengths),
+        new_tokens=max(one.new_tokens for one in lengths),
+        source="by hand",
+    )
+    return set_plan(study, workloads=(ran,))
 
 
 def rows_of(block: BlockRows, table: str, trial: TrialRow) -> list[Any]:

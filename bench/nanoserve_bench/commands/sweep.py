@@ -22,7 +22,7 @@ from nanoserve_bench.commands.planned import print_plan, print_skipped_arms
 from nanoserve_bench.estimate import Costs, estimate
 from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
-from nanoserve_bench.plan import AcknowledgedRefusal, Fact
+from nanoserve_bench.plan import VOCABULARY, AcknowledgedRefusal, Fact
 from nanoserve_bench.planning import (
     DEFAULT_ARMS,
     QUICK_BLOCKS,
@@ -359,6 +359,7 @@ def _prepare(
             Fact(name="sources", value=code.sources),
             Fact(name="constraints", value=code.constraints),
             Fact(name="model_source", value=folder.source),
+            Fact(name=VOCABULARY, value=folder.vocabulary.size, unit="token ids"),
         ),
         costs=estimate(plan, weight_bytes=folder.weight_bytes, earlier=out),
     )

@@ -14,6 +14,7 @@ from support.mutants import (
     requests,
     shapes,
     statistics,
+    third,
     trials,
 )
 from support.mutants.base import Mutant
@@ -28,6 +29,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *forms.MUTANTS,
     *reports.MUTANTS,
     *fresh.MUTANTS,
+    *third.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,20 @@ def stopping(least: int, most: int, *, there: int, target: float | None = None) 
 
 
 def ledger(*starts: dict[str, Any]) -> Study:
-    """A ledger of these starts, each given by what differs from the sound one."""
+    """A ledger of these starts, each given by what differs from the sound one.
+
+    A start begins a second before the first trial of its first block, unless it says otherwise.
+    """
     broken = study()
     (only,) = broken.starts
+    begun = [min(row.started_at for row in block.trials) for block in broken.blocks]
+    for place, start in enumerate(starts):
+        first = start.get("first_block", 0)
+        if place and first < len(begun):
+            at = datetime.fromisoformat(begun[first]) - timedelta(seconds=1)
+            start.setdefault("started_at", at.isoformat())
+        elif place:
+            start.setdefault("started_at", "2026-01-02T00:00:00+00:00")
     broken.starts = [replace(only, **start) for start in starts]
     return broken
 

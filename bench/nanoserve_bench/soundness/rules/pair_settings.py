@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from nanoserve_bench.records import Settings, SystemRun, undeclared
 from nanoserve_bench.soundness.rule import Flaw, PairRule
 
-_HEX = re.compile(r"[0-9a-f]+")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+MOST_CACHED_APART = 0.1
+"""Of all prompt tokens, the most that one side may take more from its cache than the other."""
 
 
 def _same(baseline: SystemRun, candidate: SystemRun, *names: str) -> Iterator[Flaw]:
@@ -58,7 +61,7 @@ def _weights(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
 def _names_weights(kind: str, what: str) -> bool:
     """Whether a digest is one, and a declaration says something."""
     if kind == "sha256":
-        return _HEX.fullmatch(what) is not None
+        return _DIGEST.fullmatch(what) is not None
     return kind == "declared" and what.strip().casefold() not in {"", "unknown"}
 
 
@@ -70,7 +73,7 @@ WEIGHTS = PairRule(
         "Quantised weights are smaller and faster, and are another model. A rival that needs its "
         "own file format has no canonical tensors to digest and declares what it converted; that "
         "the conversion is faithful is shown by its tokens. One system against itself has no such "
-        "excuse."
+        "excuse. A digest has its 64 digits: two of them that are cut short agree too easily."
     ),
     remedy="Load the same tensors on both sides, and let the worker digest what it loaded.",
     check=_weights,
@@ -113,16 +116,27 @@ def _cache(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
             f"only one side answered from a warm prefix cache: {above} cached tokens in the "
             f"candidate, {below} in the baseline"
         )
+    elif below != above:
+        prompts = max(
+            sum(len(record.prompt_ids) for record in run.records) for run in (baseline, candidate)
+        )
+        if abs(above - below) > MOST_CACHED_APART * prompts:
+            yield Flaw(
+                f"of {prompts} prompt tokens the candidate took {above} from its prefix cache and "
+                f"the baseline {below}: one of them had more to compute"
+            )
 
 
 CACHE = PairRule(
     code="PAIR010",
     name="same-cache",
-    sentence="The prefix cache was off on both sides, or on and in the same state.",
+    sentence="The prefix cache was off on both sides, or on and served as much.",
     rationale=(
         "Several engines cache prompts by default. On one side only, it turns prefills into "
-        "look-ups; a blank where the state should stand is not an off. Of a server that cannot be "
-        "asked, the state is declared beforehand, and shown as declared."
+        "look-ups; a blank where the state should stand is not an off. Where it is on, the tokens "
+        f"that it served may differ by {MOST_CACHED_APART:.0%} of the prompts': engines keep whole "
+        "blocks, each of its own size. Of a server that cannot be asked, the state is declared "
+        "beforehand, and shown as declared."
     ),
     remedy="Switch the prefix cache off on both sides, and let the system report its state.",
     check=_cache,
@@ -137,12 +151,22 @@ MACHINE = PairRule(
     check=lambda one, two: _same(one, two, "machine", "device"),
     file="systems.csv",
 )
+
+
+def _tokenizer(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
+    for side, run in (("baseline", baseline), ("candidate", candidate)):
+        kind, colon, what = (run.settings.tokenizer or "").partition(":")
+        if colon and kind == "sha256" and not _DIGEST.fullmatch(what):
+            yield Flaw(f"the {side} names its tokenizer by a digest that is none: {what!r}")
+    yield from _same(baseline, candidate, "tokenizer")
+
+
 TOKENIZER = PairRule(
     code="PAIR012",
     name="same-tokenizer",
     sentence="Both sides used the same tokenizer, or none.",
     rationale="Prompts are ids here; a side that decodes text as well does more work.",
     remedy="Hand over token ids, and let the worker digest the tokenizer that it loaded.",
-    check=lambda one, two: _same(one, two, "tokenizer"),
+    check=_tokenizer,
     file="systems.csv",
 )

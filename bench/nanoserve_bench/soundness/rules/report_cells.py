@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from nanoserve_bench.arrivals import PROCESSES
+from nanoserve_bench.arrivals import offerable
 from nanoserve_bench.plan import Arm, Plan
+from nanoserve_bench.records import Shape
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.physical import ITEM_BYTES
 from nanoserve_bench.soundness.rule import Inspection, StudyRule
 
 KINDS = frozenset({"rival", "revision", "self"})
-LEAST_RATE, MOST_RATE = 1e-6, 1e6
-"""Requests a second that nobody waits for, and that nobody offers one by one."""
 DEVICES = frozenset({"cpu", "cuda", "mps", "xpu"})
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.+-]*", re.ASCII)
 _ID_PARTS = 5
 
 
 def _cells(evidence: Evidence, inspection: Inspection) -> None:
-    for message, column in _plan_flaws(evidence.plan):
+    for message, column in (*_plan_flaws(evidence.plan), *_slot_flaws(evidence)):
         inspection.refuse_study(message, file="plan.json", column=column)
     blocks = sorted({trial.block for trial in evidence.trials})
     if blocks != list(range(len(blocks))) or len(blocks) != evidence.results.manifest.blocks_done:
@@ -71,10 +70,34 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"the run id {plan.run_id!r} is no name of a folder", "run_id"
     yield from _doubled_names(plan)
     yield from _place_flaws(plan)
+    yield from _dtype_flaws(plan)
     yield from _workload_flaws(plan)
     yield from _arrival_flaws(plan)
     yield from _cell_flaws(plan)
     yield from _comparison_flaws(plan)
+
+
+def _slot_flaws(evidence: Evidence) -> Iterator[tuple[str, str]]:
+    """Slot counts that a workload lists and no concurrent arm has a cell of.
+
+    Arms that run one request at a time have one slot, whatever the workload lists.
+    """
+    concurrent = {
+        row.arm for row in evidence.results.systems if row.shape == Shape.CONCURRENT.value
+    }
+    measured: dict[tuple[str, str, str], set[int]] = defaultdict(set)
+    for cell in evidence.plan.cells:
+        if cell.arm in concurrent:
+            measured[cell.workload, cell.device, cell.dtype].add(cell.slots)
+    listed = {workload.name: workload.slots for workload in evidence.plan.workloads}
+    for (workload, device, dtype), slots in measured.items():
+        for count in listed.get(workload, ()):
+            if count not in slots:
+                message = (
+                    f"workload {workload} lists {count} slots, and no cell on {device} in {dtype} "
+                    "has as many"
+                )
+                yield message, "workloads"
 
 
 def _doubled_names(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -101,9 +124,6 @@ def _place_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
             yield f"device {device} is to be measured, and has no cell", "devices"
         if device.partition(":")[0].casefold() in DEVICES and device != device.casefold():
             yield f"device {device} is not spelled as torch spells it", "devices"
-    for dtype in plan.dtypes:
-        if dtype.casefold() in ITEM_BYTES and dtype not in ITEM_BYTES:
-            yield f"dtype {dtype} is not spelled as torch spells it", "dtypes"
     systems = {arm.system for arm in plan.arms}
     for arm in plan.arms:
         if arm.name not in {cell.arm for cell in plan.cells}:
@@ -112,8 +132,20 @@ def _place_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
             yield f"arm {arm.name} runs {arm.system}, and has another system's name", "arms"
 
 
+def _dtype_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    measured = {cell.dtype for cell in plan.cells}
+    for dtype in plan.dtypes:
+        if dtype.casefold() in ITEM_BYTES and dtype not in ITEM_BYTES:
+            yield f"dtype {dtype} is not spelled as torch spells it", "dtypes"
+        if dtype not in measured:
+            yield f"dtype {dtype} is to be measured, and has no cell", "dtypes"
+
+
 def _workload_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    measured = {cell.workload for cell in plan.cells}
     for workload in plan.workloads:
+        if workload.name not in measured:
+            yield f"workload {workload.name} is to be run, and has no cell", "workloads"
         lengths = workload.lengths
         if lengths and (
             workload.prompt_tokens != max(one.prompt_tokens for one in lengths)
@@ -131,9 +163,7 @@ def _workload_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
 def _arrival_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     for workload in plan.workloads:
         arrivals = workload.arrivals
-        if arrivals is not None and (
-            arrivals.process not in PROCESSES or not LEAST_RATE < arrivals.rate_per_s < MOST_RATE
-        ):
+        if arrivals is not None and not offerable(arrivals):
             message = (
                 f"workload {workload.name} offers {arrivals.rate_per_s} requests a second, "
                 f"{arrivals.process}: no such load can be offered"

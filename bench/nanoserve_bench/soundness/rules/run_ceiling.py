@@ -21,6 +21,8 @@ factor of 1.43; a card that was not synchronised exceeds its memory by whole fac
 """
 MOST_SPREAD = 3
 """A ceiling this many times the median of its sweep is no ceiling."""
+LEAST_SHARE = 0.1
+"""A ceiling below this share of the median of its sweep was not measured, or by a busy machine."""
 LEAST_BYTES = 0.25
 """Least share of what another arm reads of the same tensors; a head of its own is far less."""
 LEAST_BUFFER = 0.5
@@ -118,7 +120,7 @@ def _unusable(trial: Trial, ceiling: Ceilings | None) -> Iterator[str]:
         (row.read_bytes_per_s, ceiling.usual_read, "GB/s"),
         (row.matmul_flop_per_s, ceiling.usual_multiply, "GFLOP/s"),
     ):
-        if not 0 < rate <= MOST_SPREAD * usual:
+        if not max(0.0, LEAST_SHARE * usual) < rate <= MOST_SPREAD * usual:
             yield (
                 f"the ceiling of block {row.block} is {rate / 1e9:.4g} {unit}, and the median of "
                 f"the sweep {usual / 1e9:.4g} {unit}"
@@ -165,7 +167,8 @@ CEILING = StudyRule(
         "tokens were counted that no step produced, or that the answer was remembered. The run is "
         "held against the highest ceiling of the whole sweep, times 1.5, because a memory may read "
         "faster in the run than in the probe a minute earlier. A ceiling that is missing, zero, "
-        "read over what a cache holds, or three times the median of its sweep is refused, and "
+        "read over what a cache holds, three times the median of its sweep or a tenth of it is "
+        "refused, and "
         "so is a system that says it reads less than a quarter of what another one reads of the "
         "same tensors: no evidence is not good evidence."
     ),

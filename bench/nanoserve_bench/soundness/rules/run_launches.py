@@ -43,17 +43,16 @@ def _other_work(trial: Trial, workload: WorkloadPlan | None, evidence: Evidence)
     trials = evidence.columns
     own = slice(*(int(trials.bounds[trial.number + i]) for i in (0, 1)))
     asked = trials.requests.whole("max_tokens").part(own.start, own.stop)
-    if workload.lengths:
-        ran = Counter(zip(trials.prompt_lengths[own].tolist(), asked.tolist(), strict=True))
-        planned = Counter((x.prompt_tokens, x.new_tokens) for x in workload.of_block(trial.block))
-        if ran != planned:
-            more, fewer = next(iter(ran - planned)), next(iter(planned - ran))
-            yield Flaw(
-                f"the plan has {(ran - planned).total()} request(s) of workload {workload.name} "
-                f"with other lengths in block {trial.block}",
-                evidence=f"ran a prompt of {more[0]} tokens that asked for {more[1]}, planned one "
-                f"of {fewer[0]} that asks for {fewer[1]}",
-            )
+    ran = Counter(zip(trials.prompt_lengths[own].tolist(), asked.tolist(), strict=True))
+    planned = Counter((x.prompt_tokens, x.new_tokens) for x in workload.of_block(trial.block))
+    if ran != planned:
+        more, fewer = next(iter(ran - planned)), next(iter(planned - ran))
+        yield Flaw(
+            f"the plan has {(ran - planned).total()} request(s) of workload {workload.name} "
+            f"with other lengths in block {trial.block}",
+            evidence=f"ran a prompt of {more[0]} tokens that asked for {more[1]}, planned one "
+            f"of {fewer[0]} that asks for {fewer[1]}",
+        )
     if workload.prefix_tokens:
         beginnings = {record.prompt_ids[: workload.prefix_tokens] for record in trial.run.records}
         if len(beginnings) > 1:
@@ -97,7 +96,8 @@ AS_PLANNED = StudyRule(
     rationale=(
         "What a worker reports about itself outweighs the name of the cell: rows of another arm, "
         "another version, a part of the requests, or requests of other lengths than the plan has "
-        "recorded are not the cell that was promised."
+        "(its own for each request where they differ, the workload's where they do not) are not "
+        "the cell that was promised."
     ),
     remedy="Run what the plan says, or plan what you run.",
     check=_as_planned,

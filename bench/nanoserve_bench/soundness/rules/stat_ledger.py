@@ -4,34 +4,54 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from nanoserve_bench.plan import Plan, Start
-from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 
 MOST_EMPTY_STARTS = 3
 """Starts that may have ended before their first block was complete."""
+COARSE = timedelta(seconds=1)
+"""How coarse the time of a start may be written."""
 
 
 def _ledger(evidence: Evidence, inspection: Inspection) -> None:
     manifest = evidence.results.manifest
     done = len({trial.block for trial in evidence.trials})
     inspection.saw(len(manifest.ledger))
-    for index, message in (
+    for index, flaw in (
         *_constancy(manifest.ledger, evidence.plan, manifest.machine),
         *_succession(manifest.ledger, done),
     ):
-        inspection.refuse_study(message, file="manifest.json", column=f"ledger[{index}]")
-    if manifest.ledger:
-        first = manifest.ledger[0].started_at
-        for trial in evidence.trials:
-            if _time(trial.row.started_at) < _time(first):
-                inspection.refuse_trial(
-                    trial,
-                    Flaw(f"it started at {trial.row.started_at}, before the first start ({first})"),
-                    file="trials.csv",
-                )
+        inspection.refuse_study(flaw, file="manifest.json", column=f"ledger[{index}]")
+    for trial in evidence.trials if manifest.ledger else ():
+        message = _outside(trial, manifest.ledger)
+        if message is not None:
+            inspection.refuse_trial(trial, Flaw(message), file="trials.csv")
+
+
+def start_of(ledger: Sequence[Start], block: int) -> int:
+    """The start that ran a block: the last one that had come no further."""
+    return max((n for n, start in enumerate(ledger) if start.first_block <= block), default=0)
+
+
+def _outside(trial: Trial, ledger: Sequence[Start]) -> str | None:
+    """Why a trial is of another time than the start that ran its block; None where it is not."""
+    number = start_of(ledger, trial.block)
+    begin, at = _time(ledger[number].started_at), _time(trial.row.started_at)
+    if at < begin:
+        return (
+            f"it started at {trial.row.started_at}, before start {number}, which ran its block "
+            f"({ledger[number].started_at})"
+        )
+    end = _time(ledger[number + 1].started_at) if number + 1 < len(ledger) else None
+    if end is not None and begin < end and at >= end + COARSE:
+        return (
+            f"it started at {trial.row.started_at}, and start {number}, which ran its block, had "
+            f"ended when the next one began ({ledger[number + 1].started_at})"
+        )
+    return None
 
 
 def _time(text: str) -> datetime:
@@ -81,12 +101,13 @@ def _succession(ledger: Sequence[Start], done: int) -> Iterator[tuple[int, str]]
 LEDGER = StudyRule(
     code="STAT006",
     name="starts-accounted-for",
-    sentence="Every start of the plan led to the blocks that are there, on one commit and machine.",
+    sentence="Every start of the plan led to the blocks that are there, on one commit and machine, "
+    "in its own time.",
     rationale=(
         "The best of ten sweeps is a sweep of the noise. The manifest keeps every start: none may "
         "follow a completed one, none may throw measured blocks away, all but a few must have "
-        "added a block, all ran the commit of the plan on the same machine, and no trial is "
-        "older than the first of them."
+        "added a block, all ran the commit of the plan on the same machine, and every trial is of "
+        "the time between the start that ran its block and the next."
     ),
     remedy="Publish the sweep that was started first, or plan a new one under another run id.",
     check=_ledger,

@@ -1,0 +1,186 @@
+"""Sound studies of systems and sweeps that work in other ways than the default one."""
+
+from __future__ import annotations
+
+import random
+
+from nanoserve_bench.records import Hold
+from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
+from support.composed import usual
+from support.mutants.base import ledger
+from support.rebuild import (
+    ALL_CELLS,
+    as_planned,
+    change,
+    change_arm,
+    engine,
+    rebuild,
+    replace,
+    rerun,
+    set_plan,
+    shifted_request,
+    shifted_step,
+)
+from support.sound import DAY44, MS, Study, study
+
+
+def preempted() -> Study:
+    """At step 5 the youngest request loses its slot, and gets it back three steps later."""
+    rng = random.Random(11)
+
+    def make(
+        trial: TrialRow, requests: list[RequestRow], _steps: list[StepRow]
+    ) -> tuple[list[RequestRow], list[StepRow]]:
+        slots = int(trial.cell.split("/")[3])
+        arrival = {row.request: row.arrival_ns for row in requests}
+        waiting = [row.request for row in requests]
+        left = {row.request: row.output_tokens for row in requests}
+        stamps: dict[str, list[int]] = {name: [] for name in waiting}
+        holds: dict[str, list[Hold]] = {name: [] for name in waiting}
+        since: dict[str, int] = {}
+        clock = max(arrival.values()) + 500
+        steps: list[StepRow] = []
+        while waiting or since:
+            number = len(steps)
+            if number == 5 and len(since) > 1:
+                victim = max(since, key=lambda name: since[name])
+                holds[victim].append(Hold(since.pop(victim), clock))
+                waiting.insert(0, victim)
+            room = slots if not 5 <= number < 8 else slots - 1
+            prefill = 0
+            while waiting and len(since) < room:
+                since[waiting.pop(0)] = clock
+                prefill += 1
+            steps.append(
+                StepRow(
+                    block=trial.block, cell=trial.cell, warmup=False, step=number, start_ns=clock,
+                    prefill_rows=prefill, decode_rows=len(since) - prefill, holders=len(since),
+                    waiting=len(waiting),
+                )
+            )  # fmt: skip
+            clock += round(40 * MS * (1 + 0.01 * rng.gauss(0, 1)))
+            for name in list(since):
+                stamps[name].append(clock)
+                left[name] -= 1
+                if not left[name]:
+                    holds[name].append(Hold(since.pop(name), clock))
+        steps.append(
+            replace(
+                steps[-1], step=len(steps), start_ns=clock, prefill_rows=0, decode_rows=0,
+                holders=0, waiting=0,
+            )
+        )  # fmt: skip
+        made = [
+            replace(
+                row,
+                holds_ns=tuple(holds[row.request]),
+                first_token_ns=stamps[row.request][0],
+                token_ns=tuple(stamps[row.request]),
+                finished_ns=stamps[row.request][-1],
+            )
+            for row in requests
+        ]
+        return made, steps
+
+    return rebuild(study(), make, cells=[engine(2), engine(4), engine(8)])
+
+
+def static() -> Study:
+    """The engine's arm runs static batches: rows are held, and unfinished, until all return."""
+    clean = as_planned(
+        rerun(study(), ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 9 + index])
+    )
+    rng = random.Random(5)
+
+    def make(
+        trial: TrialRow, requests: list[RequestRow], _steps: list[StepRow]
+    ) -> tuple[list[RequestRow], list[StepRow]]:
+        slots = int(trial.cell.split("/")[3])
+        start = min(row.arrival_ns for row in requests)
+        clock = start + MS
+        made = []
+        for first in range(0, len(requests), slots):
+            batch = requests[first : first + slots]
+            longest = max(row.output_tokens for row in batch)
+            end = clock + round(longest * 45 * MS * (1 + 0.01 * rng.gauss(0, 1)))
+            made += [
+                replace(
+                    row, arrival_ns=start, submitted_ns=start, holds_ns=(Hold(clock, end),),
+                    finished_ns=end, first_token_ns=None, token_ns=None,
+                    discarded_tokens=longest - row.output_tokens,
+                )
+                for row in batch
+            ]  # fmt: skip
+            clock = end
+        return made, []
+
+    rebuild(clean, make, cells=[engine(n) for n in (1, 2, 4, 8)])
+    blank_warmups(clean, "nanoserve")
+    return change_arm(clean, "nanoserve", stamps="holds")
+
+
+def blank_warmups(clean: Study, arm: str) -> None:
+    """Warm-ups of a system that stamps holds alone, and keeps no step log."""
+    clean.edit(
+        "requests",
+        lambda row: replace(row, first_token_ns=None, token_ns=None),
+        where=lambda row: row.cell.startswith(f"{arm}/"),
+    )
+    clean.edit("steps", lambda _: None, where=lambda row: row.cell.startswith(f"{arm}/"))
+
+
+def after_a_reboot() -> Study:
+    """The machine was started anew before block 4: its clock began again, and its time went on."""
+    clean = ledger({}, {"first_block": 4})
+    back = -4 * 10**12 + 10**9
+    for index in range(4, 8):
+        block = clean.blocks[index]
+        clean.blocks[index] = replace(
+            block,
+            trials=tuple(replace(row, started_ns=row.started_ns + back) for row in block.trials),
+            requests=tuple(shifted_request(row, back) for row in block.requests),
+            steps=tuple(shifted_step(row, back) for row in block.steps),
+        )
+    return clean
+
+
+def serial_alone() -> Study:
+    """Two arms that run one request at a time, of a workload that lists slots for others."""
+    clean = study()
+    plan = clean.plan
+
+    def kept(cell: str) -> bool:
+        return not cell.startswith("nanoserve/")
+
+    set_plan(
+        clean,
+        arms=tuple(arm for arm in plan.arms if arm.name != "nanoserve"),
+        cells=tuple(cell for cell in plan.cells if kept(cell.id)),
+        comparisons=tuple(pair for pair in plan.comparisons if kept(pair.candidate)),
+        orders=tuple(tuple(filter(kept, order)) for order in plan.orders),
+    )
+    clean.edit("systems", lambda _: None, where=lambda row: row.arm == "nanoserve")
+    for table in ("trials", "requests", "steps"):
+        clean.edit(table, lambda _: None, where=lambda row: not kept(row.cell))
+    return clean
+
+
+def blocks_of_other_sizes() -> Study:
+    """The engine's cache keeps 16 of 24 prompt tokens, the baselines' keep 18."""
+    clean = change_arm(study(workload=replace(DAY44, prompt_tokens=24)), None, cache="on")
+    return change(
+        clean,
+        "requests",
+        cached_tokens=lambda row: 16 if row.cell.startswith("nanoserve") else 18,
+    )
+
+
+def probe_in_company() -> Study:
+    """Something else ran while one block's ceilings were measured."""
+    clean = study()
+    clean.edit(
+        "ceilings",
+        lambda row: replace(row, read_bytes_per_s=6e9, matmul_flop_per_s=24e9),
+        blocks=[2],
+    )
+    return clean
