@@ -11,6 +11,7 @@ from typing import Any
 from nanoserve_bench.plan import WorkloadPlan
 from support import load_studies, ways
 from support.composed import together, two_devices, two_revisions, usual, without_holds
+from support.loops import Policy, scheduled
 from support.mutants.base import ledger, prompts, replaced, stopping
 from support.mutants.third import first_in, with_tokens
 from support.rebuild import (
@@ -177,7 +178,31 @@ CONTROLS: tuple[Control, ...] = tuple(
             "An open loop that only one slot serves.",
             lambda: load_studies.study(0.1, slots=1),
         ),
-        ("preempted", "Requests lose their slot and get it back.", ways.preempted),
+        (
+            "preempted",
+            "Requests lose their slot and get it back.",
+            lambda: scheduled(study(), Policy(preempts=True)),
+        ),
+        (
+            "preempted-and-kept",
+            "Requests lose their slot, keep their cache, and go on with a decode.",
+            lambda: scheduled(study(), Policy(preempts=True, keeps=True)),
+        ),
+        (
+            "cut-prompts",
+            "Every prompt is spread over three steps, and only the last gives a token.",
+            lambda: scheduled(study(), Policy(pieces=3)),
+        ),
+        (
+            "cut-prompts-preempted",
+            "Prompts are spread over two steps, and are computed again after a preemption.",
+            lambda: scheduled(study(), Policy(pieces=2, preempts=True)),
+        ),
+        (
+            "static-batches-with-a-log",
+            "A static batch keeps a step log, and its rows run on until the last is done.",
+            lambda: scheduled(ways.ragged_outputs(), Policy(static=True), slots=(1, 2, 4, 8)),
+        ),
         (
             "prefix-cache-on-both-sides",
             "The prefix cache is on, and served as much on both sides.",

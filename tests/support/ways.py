@@ -24,72 +24,16 @@ from support.rebuild import (
 from support.sound import DAY44, MS, Study, study
 
 
-def preempted() -> Study:
-    """At step 5 the youngest request loses its slot, and gets it back three steps later."""
-    rng = random.Random(11)
-
-    def make(
-        trial: TrialRow, requests: list[RequestRow], _steps: list[StepRow]
-    ) -> tuple[list[RequestRow], list[StepRow]]:
-        slots = int(trial.cell.split("/")[3])
-        arrival = {row.request: row.arrival_ns for row in requests}
-        waiting = [row.request for row in requests]
-        left = {row.request: row.output_tokens for row in requests}
-        stamps: dict[str, list[int]] = {name: [] for name in waiting}
-        holds: dict[str, list[Hold]] = {name: [] for name in waiting}
-        since: dict[str, int] = {}
-        clock = max(arrival.values()) + 500
-        steps: list[StepRow] = []
-        while waiting or since:
-            number = len(steps)
-            if number == 5 and len(since) > 1:
-                victim = max(since, key=lambda name: since[name])
-                holds[victim].append(Hold(since.pop(victim), clock))
-                waiting.insert(0, victim)
-            room = slots if not 5 <= number < 8 else slots - 1
-            prefill = 0
-            while waiting and len(since) < room:
-                since[waiting.pop(0)] = clock
-                prefill += 1
-            steps.append(
-                StepRow(
-                    block=trial.block, cell=trial.cell, warmup=False, step=number, start_ns=clock,
-                    prefill_rows=prefill, decode_rows=len(since) - prefill, holders=len(since),
-                    waiting=len(waiting),
-                )
-            )  # fmt: skip
-            clock += round(40 * MS * (1 + 0.01 * rng.gauss(0, 1)))
-            for name in list(since):
-                stamps[name].append(clock)
-                left[name] -= 1
-                if not left[name]:
-                    holds[name].append(Hold(since.pop(name), clock))
-        steps.append(
-            replace(
-                steps[-1], step=len(steps), start_ns=clock, prefill_rows=0, decode_rows=0,
-                holders=0, waiting=0,
-            )
-        )  # fmt: skip
-        made = [
-            replace(
-                row,
-                holds_ns=tuple(holds[row.request]),
-                first_token_ns=stamps[row.request][0],
-                token_ns=tuple(stamps[row.request]),
-                finished_ns=stamps[row.request][-1],
-            )
-            for row in requests
-        ]
-        return made, steps
-
-    return rebuild(study(), make, cells=[engine(2), engine(4), engine(8)])
+def ragged_outputs() -> Study:
+    """Outputs of 9 to 16 tokens."""
+    return as_planned(
+        rerun(study(), ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 9 + index])
+    )
 
 
 def static() -> Study:
     """The engine's arm runs static batches: rows are held, and unfinished, until all return."""
-    clean = as_planned(
-        rerun(study(), ALL_CELLS, step_ms=usual, outputs=lambda index, ids: ids[: 9 + index])
-    )
+    clean = ragged_outputs()
     rng = random.Random(5)
 
     def make(

@@ -14,6 +14,7 @@ from support.mutants import (
     requests,
     shapes,
     statistics,
+    steps,
     third,
     trials,
 )
@@ -30,6 +31,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *reports.MUTANTS,
     *fresh.MUTANTS,
     *third.MUTANTS,
+    *steps.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

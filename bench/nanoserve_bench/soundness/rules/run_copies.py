@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import numpy as np
 import numpy.typing as npt
 
+from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.records import RunRecord
 from nanoserve_bench.soundness.evidence import Evidence, Trial
+from nanoserve_bench.soundness.likeness import (
+    LEAST_SPANS,
+    SURE,
+    Floats,
+    Likeness,
+    copies,
+    spans_of,
+)
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 from nanoserve_bench.trialset import TrialSet
 
@@ -62,6 +71,47 @@ def _copies(evidence: Evidence, inspection: Inspection) -> None:
         one, other = by_number[earlier], by_number[later]
         if count >= LEAST_SHARED * min(len(one.run.records), len(other.run.records)):
             _refuse(one, other, evidence, inspection)
+    _shaken(evidence, inspection)
+
+
+def _shaken(evidence: Evidence, inspection: Inspection) -> None:
+    """Copies whose stamps were shaken, so that no duration is left as it was."""
+    alike: dict[tuple[int, int], list[tuple[Trial, Floats]]] = defaultdict(list)
+    steady = {workload.name for workload in evidence.plan.workloads if _is_steady(workload)}
+    tokens = evidence.columns.requests.lists("token_ns")
+    for trial in evidence.trials:
+        if trial.row.warmup or trial.cell.workload not in steady:
+            continue
+        own = [int(evidence.columns.bounds[trial.number + i]) for i in (0, 1)]
+        rows = min(trial.run.slots, own[1] - own[0])
+        spans = spans_of(tokens.part(*own), rows) if rows > 0 else None
+        if spans is not None:
+            alike[rows, len(spans)].append((trial, spans))
+    for group in alike.values():
+        trials = [trial for trial, _ in group]
+        for found in copies([spans for _, spans in group], [t.cell.id for t in trials]):
+            _refuse_shaken(trials[found.earlier], trials[found.later], found, evidence, inspection)
+
+
+def _is_steady(workload: WorkloadPlan) -> bool:
+    """Whether all blocks of a workload have one shape in time, but for its noise."""
+    return workload.arrivals is None and len(workload.lengths) <= workload.requests
+
+
+def _refuse_shaken(
+    one: Trial, other: Trial, found: Likeness, evidence: Evidence, inspection: Inspection
+) -> None:
+    for trial, twin in ((one, other), (other, one)):
+        if id(trial) in evidence.measured_ids:
+            inspection.refuse_trial(
+                trial,
+                Flaw(
+                    f"its steps are long and short where those of {twin.cell.id} in block "
+                    f"{twin.block} are: one of the two is a copy whose stamps were shaken",
+                    evidence=f"their noise has the rank correlation {found.agreement:.3f}, and "
+                    f"{found.chance:.3f} is the most by chance",
+                ),
+            )
 
 
 def _refuse(one: Trial, other: Trial, evidence: Evidence, inspection: Inspection) -> None:
@@ -88,11 +138,18 @@ def _refuse(one: Trial, other: Trial, evidence: Evidence, inspection: Inspection
 COPIES = StudyRule(
     code="RUN017",
     name="trial-not-a-copy",
-    sentence="No trial shares half of its requests' durations with another.",
+    sentence="No trial shares half of its requests' durations, or the noise of its steps, with "
+    "another.",
     rationale=(
         "Two runs never take the same number of nanoseconds for one request after the other. A "
         "trial that was copied with its stamps shifted, or a best trial that was written over a "
-        "bad one, does, even if some of its stamps were touched up."
+        "bad one, does, even if some of its stamps were touched up. If all were shaken, the "
+        "steps that happened to be long in the one are long in the other still. So what is left of "
+        "the time of each step when the cell's usual time for it is taken off is ranked, and no "
+        f"two trials may agree in it by more than {SURE:.0f} times what chance allows (in 26,000 "
+        "pairs of real trials 3.5 times was the most). It needs token stamps, "
+        f"{LEAST_SPANS} steps, and a workload of one shape in all blocks; noise that was drawn as "
+        "large as the machine's own hides a copy from it."
     ),
     remedy="Measure again; find out how the rows came to be written twice.",
     check=_copies,

@@ -1,0 +1,111 @@
+"""How much the noise of two trials is alike: what a copy keeps when its stamps are shaken.
+
+Two runs of one workload take the same shape of time and another noise. So of every trial the spans
+between its tokens are taken, the usual span of its cell at each place is taken off, and what is
+left is ranked from place to place. Between two runs these ranks have nothing to do with each other;
+between a run and its copy they agree, whatever the copy was shifted by or stretched to, until the
+shaking is as large as the noise itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats import rankdata
+
+from nanoserve_bench.tables import Ints
+
+Floats = npt.NDArray[np.float64]
+
+LEAST_SPANS = 12
+"""Fewer spans can agree by chance."""
+MOST_SPANS = 512
+"""Spans of a trial that are looked at: as many tell a copy from chance as surely as more would."""
+SURE = 6.0
+"""How many times its usual size an agreement must have.
+
+Among 26,000 pairs of real trials of one cell the largest was 3.5 times the usual, and a copy shaken
+by a hundredth of its spans' noise 15 times.
+"""
+LEAST_TRIALS = 4
+"""Of fewer the usual span of a place is not known."""
+_NEVER = 1 - 1e-6
+_USUAL = 0.6745
+"""Of a normal deviate, the size that half of all exceed."""
+_AT_ONCE = 512
+_SAMPLE = 400
+
+
+def spans_of(tokens: Ints, rows: int) -> Floats | None:
+    """The time that each `rows` tokens of a trial took, as shares of the mean.
+
+    With as many rows as the trial has slots a span is a step, whatever the order of the requests.
+
+    Args:
+        tokens: All token stamps of the trial, ns.
+        rows: Tokens that come at a time.
+
+    Returns:
+        At most `MOST_SPANS` spans; None for a trial with too few.
+    """
+    spans = np.diff(np.sort(tokens)[::rows])[:MOST_SPANS].astype(np.float64)
+    mean = spans.mean() if len(spans) else 0.0
+    return spans / mean if len(spans) >= LEAST_SPANS and mean > 0 else None
+
+
+class Likeness(NamedTuple):
+    """Two trials whose noise agrees: Spearman's correlation, and the most by chance."""
+
+    earlier: int
+    later: int
+    agreement: float
+    chance: float
+
+
+def copies(trials: Sequence[Floats], cells: Sequence[str]) -> Iterator[Likeness]:
+    """Pairs of trials whose noise agrees beyond chance, by their places.
+
+    Args:
+        trials: `spans_of` each, of one length.
+        cells: The cell of each.
+    """
+    if len(trials) < LEAST_TRIALS:
+        return
+    noise = np.stack(trials)
+    names = np.array(cells)
+    for cell in dict.fromkeys(cells):
+        own = names == cell
+        noise[own] -= np.median(noise[own], axis=0)
+    ranks = _ranks(np.diff(noise, axis=1))
+    chance = math.tanh(SURE * _usual(ranks))
+    if chance > _NEVER:
+        return  # the trials are too short, or so much alike that they say nothing
+    for start in range(0, len(ranks), _AT_ONCE):
+        agreement = ranks[start : start + _AT_ONCE] @ ranks.T
+        for row, other in np.argwhere(agreement > chance).tolist():
+            if start + row < other:
+                yield Likeness(start + row, other, float(agreement[row, other]), chance)
+
+
+def _ranks(values: Floats) -> npt.NDArray[np.float32]:
+    """Ranks of each row, such that the product of two rows is Spearman's correlation."""
+    ranks = rankdata(values, axis=1)  # equal values share their rank
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    size = np.linalg.norm(ranks, axis=1, keepdims=True)
+    return (ranks / np.where(size > 0, size, 1)).astype(np.float32)
+
+
+def _usual(ranks: npt.NDArray[np.float32]) -> float:
+    """The usual size of Fisher's transform of an agreement: by theory, or as seen if larger.
+
+    Differences of neighbours are correlated among themselves, so that of n only n / 1.5 count.
+    """
+    expected = 1 / math.sqrt(max(1.0, ranks.shape[1] / 1.5 - 3))
+    some = ranks[:: -(-len(ranks) // _SAMPLE)]
+    pairs = (some @ some.T)[np.triu_indices(len(some), 1)]
+    seen = np.median(np.arctanh(np.minimum(np.abs(pairs), 0.9999)))
+    return max(expected, float(seen) / _USUAL)
