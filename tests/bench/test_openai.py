@@ -463,7 +463,7 @@ def test_a_server_that_lies_consistently_is_refused_by_the_gate(
     ("answer", "reason"),
     [
         (_no_ids, "without token ids"),
-        (_refuse, "500"),
+        (_refuse, "500.*asks for ignore_eos, return_token_ids: tokens without ids cannot"),
         (_is_lazy, "asked for 2 tokens through any EOS, and gave 1"),
     ],
 )
@@ -474,7 +474,7 @@ def test_a_server_that_cannot_be_measured_is_found_out_at_its_launch(
     failure = Session().answer(launch())
     assert isinstance(failure, Failure)
     assert failure.error.startswith(f"{server.url} cannot be measured: ")
-    assert reason in failure.error
+    assert re.search(reason, failure.error)
 
 
 def test_a_server_that_is_not_there_says_so(launch: Callable[..., Launch]) -> None:

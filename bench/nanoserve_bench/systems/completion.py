@@ -26,6 +26,10 @@ class ResponseRefused(Exception):
     """Why a response is not counted; the message says what the server did."""
 
 
+class RequestRefused(ResponseRefused):
+    """The server did not take the request; the message has its status and what it said."""
+
+
 @dataclass(kw_only=True)
 class Stream:
     """What a response brought so far.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from nanoserve_bench.systems.completion import ResponseRefused, Stream
+from nanoserve_bench.systems.completion import RequestRefused, ResponseRefused, Stream
 
 _LINE_LIMIT = 2**20
 _SHOWN = 300
@@ -110,7 +110,7 @@ class Connection:
         self.server = response.getheader("Server")
         kind = response.getheader("Content-Type", "nothing")
         if response.status != http.HTTPStatus.OK:
-            raise ResponseRefused(f"HTTP {response.status}: {_beginning(response)}")
+            raise RequestRefused(f"HTTP {response.status}: {_beginning(response)}")
         if not kind.startswith("text/event-stream"):
             raise ResponseRefused(f"the server sent {kind} and no stream: {_beginning(response)}")
         while not stream.done:

@@ -23,7 +23,7 @@ from nanoserve_bench.models import tokenizer_digest
 from nanoserve_bench.protocol import Description, Launch, Trial
 from nanoserve_bench.records import Shape, SystemRun
 from nanoserve_bench.systems import System, canonical
-from nanoserve_bench.systems.completion import ResponseRefused, Stream
+from nanoserve_bench.systems.completion import RequestRefused, ResponseRefused, Stream
 from nanoserve_bench.systems.endpoint import Connection, Endpoint, split_url
 from nanoserve_bench.systems.listeners import addresses_of, listening
 from nanoserve_bench.systems.outstanding import run_outstanding
@@ -32,8 +32,10 @@ STUDY = "study"
 """Declares that the server has the study's own model: `weights=study`."""
 _PROBE_TOKENS = 2
 _DEFAULT_SILENCE_S = 60.0
+_DEFAULT_WAY = "token_ids"
+"""How a server is asked for ids unless an arm says otherwise."""
 _ASKED_FOR: Mapping[str, Mapping[str, object]] = {
-    "token_ids": {"return_token_ids": True},
+    _DEFAULT_WAY: {"return_token_ids": True},
     "logprobs": {"logprobs": 1, "return_tokens_as_token_ids": True},
 }
 """What asks a server for the ids of its tokens."""
@@ -80,7 +82,16 @@ class OpenAi(System):
         try:
             self._server = self._probe()
         except ResponseRefused as error:
-            raise PlanError(f"{options['url']} cannot be measured: {error}") from error
+            why = f"{options['url']} cannot be measured: {error}"
+            if isinstance(error, RequestRefused):
+                asked = ", ".join(
+                    sorted({"ignore_eos", *_ASKED_FOR[options.get("ids", _DEFAULT_WAY)]})
+                )
+                why += (
+                    f"; every request has its prompt as token ids and asks for {asked}: tokens "
+                    "without ids cannot be verified"
+                )
+            raise PlanError(why) from error
         self._description = self._describe()
 
     @classmethod
@@ -202,7 +213,7 @@ def endpoint_of(options: Mapping[str, str]) -> Endpoint:
         raise PlanError(str(error)) from error
     if not (math.isfinite(silence_s) and silence_s > 0):
         raise PlanError(f"silence_s is a time in seconds, not {options['silence_s']!r}")
-    asked = options.get("ids", "token_ids")
+    asked = options.get("ids", _DEFAULT_WAY)
     if asked not in _ASKED_FOR:
         raise PlanError(f"ids is one of {', '.join(_ASKED_FOR)}, not {asked!r}")
     return Endpoint(
