@@ -8,6 +8,7 @@ cut anywhere, and its logits have the same bits however it is.
 """
 
 import ctypes
+import math
 from array import array
 from collections.abc import Iterable, Sequence
 
@@ -15,7 +16,7 @@ import torch
 
 from nanoserve.errors import IntegrityError
 from nanoserve.kernels.library import KernelLibrary, KernelsUnavailable, Layer, Matrix, Model, Step
-from nanoserve.kernels.panels import PackedMatrix, WeightMemory
+from nanoserve.kernels.panels import PackedMatrix, WeightMemory, huge_floats
 from nanoserve.models.digest import EMBEDDING, HEAD
 from nanoserve.models.model_config import ModelConfig
 from nanoserve.models.parameters import FINAL_NORM, KEY_NORM, QKV, QUERY_NORM, by_layer
@@ -143,8 +144,11 @@ class CompiledBackend:
         """Make the KV pool. It is never initialised: the kernels read only what was written."""
         config = self._config
         heads = (config.num_layers, num_blocks, config.num_kv_heads)
-        keys = _floats(*heads, config.head_dim, self._key_lanes(block_size))
-        values = _floats(*heads, block_size, config.head_dim)
+        keys_shape = (*heads, config.head_dim, self._key_lanes(block_size))
+        values_shape = (*heads, block_size, config.head_dim)
+        # In pages of 4 KiB each head of each block would have to be looked up.
+        keys = huge_floats(math.prod(keys_shape)).view(keys_shape)
+        values = huge_floats(math.prod(values_shape)).view(values_shape)
         self._pool = (keys, values)
         self._model.keys = keys.data_ptr()
         self._model.values = values.data_ptr()

@@ -35,6 +35,12 @@ int64_t heads_per_task(const Heads& heads) {
   return std::min<int64_t>(heads.group(), kTileRows);
 }
 
+int64_t tasks_per_kv_head(const Heads& heads) {
+  return (heads.group() + heads_per_task(heads) - 1) / heads_per_task(heads);
+}
+
+int64_t kv_head_of(const Heads& heads, int64_t task) { return task / tasks_per_kv_head(heads); }
+
 void rotate(float* head, const float* cosines, const float* sines, int64_t dim) {
   const int64_t half = dim / 2;
   for (int64_t i = 0; i < half; ++i) {
@@ -43,6 +49,39 @@ void rotate(float* head, const float* cosines, const float* sines, int64_t dim) 
     head[i + half] = second * cosines[i + half] + first * sines[i + half];
   }
 }
+
+// The positions that a task reads, in chunks of whole blocks.
+struct Context {
+  const CacheLayer& cache;
+  const Tokens& tokens;
+
+  int64_t length() const { return tokens.position + tokens.count; }
+  int64_t chunk_blocks() const { return blocks_per_chunk(cache.block_size); }
+
+  // The block with which the chunk begins where the first window does.
+  int64_t first_block() const {
+    const int64_t before_window = std::max<int64_t>(0, tokens.position + 1 - cache.window);
+    return before_window / (chunk_blocks() * cache.block_size) * chunk_blocks();
+  }
+
+  // Asks for a chunk's keys and values all at once: their blocks lie anywhere, and whoever computes
+  // on one does not know where the next one is.
+  void fetch(int64_t block, int64_t kv_head) const {
+    // A prompt's tokens find what the ones before them have read.
+    if (tokens.count > 1) return;
+    const int64_t dim = cache.heads.dim;
+    const int64_t end = std::min(block + chunk_blocks(), (length() - 1) / cache.block_size + 1);
+    for (int64_t i = block; i < end; ++i) {
+      Stretch keys{cache.keys_of(tokens.table[i], kv_head), dim * cache.key_lanes};
+      keys.fetch(keys.lines());
+    }
+    for (int64_t i = block; i < end; ++i) {
+      const int64_t count = std::min(cache.block_size, length() - i * cache.block_size);
+      Stretch values{cache.values_of(tokens.table[i], kv_head), dim * count};
+      values.fetch(values.lines());
+    }
+  }
+};
 
 // One task's chunk of the context.
 struct Chunk {
@@ -60,20 +99,6 @@ struct Chunk {
     return std::min(cache.block_size, length - block * cache.block_size);
   }
   int64_t num_blocks() const { return (length - 1) / cache.block_size + 1; }
-
-  // Asks for all keys and values at once: their blocks lie anywhere, and whoever computes on one
-  // does not know where the next one is.
-  void fetch() const {
-    const int64_t dim = cache.heads.dim;
-    for (int64_t block = 0; block < num_blocks(); ++block) {
-      Stretch keys{cache.keys_of(blocks[block], kv_head), dim * cache.key_lanes};
-      keys.fetch(keys.lines());
-    }
-    for (int64_t block = 0; block < num_blocks(); ++block) {
-      Stretch values{cache.values_of(blocks[block], kv_head), dim * length_in(block)};
-      values.fetch(values.lines());
-    }
-  }
 
   template <int kRows>
   void score() const {
@@ -180,11 +205,19 @@ int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_la
 }
 
 int64_t tasks_per_token(const Heads& heads) {
-  const int64_t per_task = heads_per_task(heads);
-  return heads.kv * ((heads.group() + per_task - 1) / per_task);
+  return heads.kv * tasks_per_kv_head(heads);
 }
 
 int64_t tokens_per_task(const Heads& heads) { return kTileRows / heads_per_task(heads); }
+
+void fetch_places(const CacheLayer& cache, const int32_t* table, int64_t position) {
+  const Heads& heads = cache.heads;
+  const int64_t block = table[position / cache.block_size];
+  for (int64_t head = 0; head < heads.kv; ++head) {
+    const float* keys = cache.keys_of(block, head) + position % cache.block_size;
+    for (int64_t i = 0; i < heads.dim; ++i) __builtin_prefetch(keys + i * cache.key_lanes, 1, 2);
+  }
+}
 
 void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
                       const float* sines, const int32_t* table, int64_t position) {
@@ -206,13 +239,17 @@ void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
   }
 }
 
+void fetch_context(const CacheLayer& cache, const Tokens& tokens, int64_t task) {
+  const Context context{cache, tokens};
+  context.fetch(context.first_block(), kv_head_of(cache.heads, task));
+}
+
 void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qkv, Rows seen,
             float* scratch) {
   const Heads& heads = cache.heads;
   const int64_t dim = heads.dim;
-  const int64_t tasks_per_kv_head = tasks_per_token(heads) / heads.kv;
-  const int64_t kv_head = task / tasks_per_kv_head;
-  const int64_t first_head = task % tasks_per_kv_head * heads_per_task(heads);
+  const int64_t kv_head = kv_head_of(heads, task);
+  const int64_t first_head = task % tasks_per_kv_head(heads) * heads_per_task(heads);
   const int64_t count = std::min(heads_per_task(heads), heads.group() - first_head);
   const int64_t offset = (kv_head * heads.group() + first_head) * dim;
   const int64_t rows = tokens.count * count;
@@ -231,23 +268,21 @@ void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qk
   float highest[kTileRows], total[kTileRows];
   std::fill_n(highest, kTileRows, kHidden);
   std::fill_n(total, kTileRows, 0.0f);
-  const int64_t context = tokens.position + tokens.count;
-  const int64_t chunk_blocks = blocks_per_chunk(cache.block_size);
-  const int64_t chunk_tokens = chunk_blocks * cache.block_size;
-  const int64_t before_window = std::max<int64_t>(0, tokens.position + 1 - cache.window);
-  int64_t block = before_window / chunk_tokens * chunk_blocks;
-  for (; block * cache.block_size < context; block += chunk_blocks) {
+  const Context context{cache, tokens};
+  const int64_t chunk_tokens = context.chunk_blocks() * cache.block_size;
+  int64_t block = context.first_block();
+  for (; block * cache.block_size < context.length(); block += context.chunk_blocks()) {
     const int64_t start = block * cache.block_size;
-    const int64_t length = std::min(context - start, chunk_tokens);
+    const int64_t length = std::min(context.length() - start, chunk_tokens);
     int64_t visible[kTileRows];
     for (int64_t row = 0; row < rows; ++row) {
       visible[row] = tokens.position + row / count + 1 - start;
     }
     const Chunk chunk{cache,   tokens.table + block, length, visible, kv_head,
                       queries, scores,               stride, sums};
-    if (tokens.count == 1) chunk.fetch();  // a prompt's tokens find what the ones before them read
+    context.fetch(block + context.chunk_blocks(), kv_head);  // the next chunk
     with_constant_rows(rows, Score{chunk});
-    if (context - cache.window > start) {
+    if (context.length() - cache.window > start) {
       for (int64_t row = 0; row < rows; ++row) chunk.hide_first(row, visible[row] - cache.window);
     }
     for (int64_t row = 0; row < rows; ++row) chunk.weigh(row, highest[row], total[row]);

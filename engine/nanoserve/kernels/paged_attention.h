@@ -44,6 +44,10 @@ struct CacheLayer {
 // Floats of scratch memory that one call of `attend` needs.
 int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_lanes);
 
+// Asks for the memory in which `rotate_and_store` puts a token's keys: each of their features has a
+// line of its own.
+void fetch_places(const CacheLayer& cache, const int32_t* table, int64_t position);
+
 // Rotates the query and key heads of one token's qkv in place, by that token's rows of the rotary
 // tables, and stores its keys and values at `position` of the sequence whose blocks `table` lists.
 void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
@@ -61,6 +65,9 @@ struct Tokens {
   int64_t position;  // of the first one
   const int32_t* table;
 };
+
+// Asks for the keys and values with which `attend` begins.
+void fetch_context(const CacheLayer& cache, const Tokens& tokens, int64_t task);
 
 // softmax(q k^T / sqrt(dim)) v, for each token over the positions of its window up to its own, for the
 // query heads of one of the tokens' tasks. `qkv` and `seen` are all tokens' rows. Nothing behind the

@@ -31,15 +31,16 @@ class WeightMemory:
     def take(self, size: int) -> torch.Tensor:
         """``size`` floats, zeroed, in memory that lives as long as this object."""
         if not self._chunks or self._used + size > len(self._chunks[-1]):
-            self._chunks.append(_reserve(max(size * 4, _CHUNK_BYTES)))
+            self._chunks.append(huge_floats(max(size, _CHUNK_BYTES // 4)))
             self._used = 0
         piece = self._chunks[-1][self._used : self._used + size]
         self._used += -(-size // _ALIGNMENT) * _ALIGNMENT
         return piece
 
 
-def _reserve(size_bytes: int) -> torch.Tensor:
-    memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+def huge_floats(size: int) -> torch.Tensor:
+    """``size`` floats, zeroed, in huge pages where the system has them."""
+    memory = mmap.mmap(-1, size * 4, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):  # a system without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=torch.float32)

@@ -183,6 +183,9 @@ class Worker {
   void finish_heads(const Layer& layer, const CacheLayer& cache) const {
     const Share mine = share(step_.tokens);
     for (int64_t token = mine.begin; token < mine.end; ++token) {
+      fetch_places(cache, table(token), step_.positions[token]);
+    }
+    for (int64_t token = mine.begin; token < mine.end; ++token) {
       const int64_t position = step_.positions[token];
       float* qkv = buffers_.qkv.row(token);
       if (layer.qkv_bias != nullptr) add_bias(qkv, layer.qkv_bias);
@@ -213,21 +216,49 @@ class Worker {
            step_.positions[token] % tokens_per_task == 0;
   }
 
-  // Contexts differ in length, so whoever is free takes the next task. Ends in a barrier, too.
-  void attend_all(const CacheLayer& cache) const {
-    float* scratch = buffers_.scratch + rank_ * buffers_.scratch_per_thread;
+  // What attention does for some tokens.
+  struct Task {
+    Tokens tokens;
+    int64_t index;  // among the tokens' tasks
+    int64_t cost;   // positions that it reads
+  };
+
+  template <class Body>
+  void for_each_task(const CacheLayer& cache, const Body& body) const {
     const int64_t per_task = tokens_per_task(cache.heads);
     const int64_t per_token = tasks_per_token(cache.heads);
-    const int64_t tasks = step_.tokens * per_token;
-#pragma omp for schedule(dynamic)
-    for (int64_t task = 0; task < tasks; ++task) {
-      const int64_t first = task / per_token;
-      if (!begins_tasks(first, per_task)) continue;
+    for (int64_t first = 0; first < step_.tokens;) {
       int64_t end = first + 1;
       while (end < step_.tokens && !begins_tasks(end, per_task)) ++end;
-      attend(cache, {first, end - first, step_.positions[first], table(first)}, task % per_token,
-             buffers_.qkv, buffers_.seen, scratch);
+      const Tokens tokens{first, end - first, step_.positions[first], table(first)};
+      const int64_t cost = std::min(tokens.position + tokens.count, cache.window);
+      for (int64_t index = 0; index < per_token; ++index) body(Task{tokens, index, cost});
+      first = end;
     }
+  }
+
+  // Contexts differ in length, so a thread's share is counted in positions read. While it computes
+  // a task, the memory of its next one arrives.
+  void attend_all(const CacheLayer& cache) const {
+    int64_t total = 0;
+    for_each_task(cache, [&](const Task& task) { total += task.cost; });
+    const Share mine = share(total);
+    float* scratch = buffers_.scratch + rank_ * buffers_.scratch_per_thread;
+    const auto compute = [&](const Task& task) {
+      attend(cache, task.tokens, task.index, buffers_.qkv, buffers_.seen, scratch);
+    };
+    int64_t before = 0;
+    Task waiting{};  // fetched, and not computed
+    for_each_task(cache, [&](const Task& task) {
+      const int64_t middle = before + task.cost / 2;
+      before += task.cost;
+      if (middle < mine.begin || middle >= mine.end) return;
+      fetch_context(cache, task.tokens, task.index);
+      if (waiting.tokens.count > 0) compute(waiting);
+      waiting = task;
+    });
+    if (waiting.tokens.count > 0) compute(waiting);
+    wait_for_others();
   }
 
   const Model& model_;
