@@ -22,9 +22,12 @@ def table(item: Table) -> Markup:
     caption = _text(item.caption)
     classes = "ns-table" + " ns-prose" * item.prose + " ns-wrapped" * item.wrapped
     sortable = " data-ns-sortable" if item.sortable and len(item.rows) > 1 else ""
+    # A search for a digit finds nothing that is meant; the index stays small without them.
+    unsought = "" if item.prose else " data-search-exclude"
     lines = [
-        f'<div class="ns-scroll" role="region" tabindex="0" aria-label="{caption}">',
-        f'<table class="{classes}"{sortable}>',
+        # A group and no region: a page of twenty tables would be twenty landmarks.
+        f'<div class="ns-scroll" role="group" tabindex="0" aria-label="{caption}">',
+        f'<table class="{classes}"{sortable}{unsought}>',
         f"<caption>{caption}</caption>",
         "<thead><tr>",
         *(_head(column) for column in item.columns),

@@ -55,7 +55,9 @@ class _BlockMath(BlockProcessor):
         if match is None:
             return
         html = to_mathml(match.group(1).strip(), display=True)
-        box = ET.SubElement(parent, "div", {"class": "ns-formula"})
+        # A wide formula scrolls in its box, so the box can be reached by keys and has a name.
+        reached = {"role": "group", "tabindex": "0", "aria-label": "Formula"}
+        box = ET.SubElement(parent, "div", {"class": "ns-formula", **reached})
         box.text = self.parser.md.htmlStash.store(html)
 
 

@@ -17,6 +17,10 @@ from support.published import Watched
 
 pytestmark = pytest.mark.browser
 
+MOST_SHIFT = 0.1
+"""Beyond it Lighthouse calls a layout unstable."""
+MOST_REQUESTS, MOST_LOADED = 30, 1_500_000
+"""Of a page as it opens, before anybody scrolls: figures, style sheets, scripts, search index."""
 PAGES = (
     "",
     "results/",
@@ -47,6 +51,9 @@ def test_a_page_is_whole_at_both_widths(browser: Browser, host: str, path: str) 
         context = browser.new_context(viewport={"width": width, "height": 844})
         watched = Watched(context.new_page(), host)
         page = watched.open(f"{host}0.2/{path}")
+        assert watched.shift < MOST_SHIFT, width
+        assert len(watched.loaded) <= MOST_REQUESTS
+        assert sum(watched.loaded) <= MOST_LOADED
         assert page.evaluate("document.documentElement.scrollWidth") <= width, width
         for image in page.locator("article img").all():
             image.scroll_into_view_if_needed()

@@ -23,11 +23,21 @@ FLAGS = [
 ]  # fmt: skip
 
 
+SHIFTS = """globalThis.nsShift = 0;
+new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) {
+    if (!entry.hadRecentInput) globalThis.nsShift += entry.value;
+  }
+}).observe({ type: "layout-shift", buffered: true });"""
+LOADED = """() => performance.getEntriesByType("resource").map((r) => r.decodedBodySize)"""
+
+
 class Watched:
     """A page with everything that went wrong in it."""
 
     def __init__(self, page: Page, host: str) -> None:
         self.page = page
+        page.add_init_script(SHIFTS)
         self.faults: list[str] = []
         page.on("console", lambda m: m.type == "error" and self.faults.append(f"console: {m.text}"))
         page.on("pageerror", lambda error: self.faults.append(f"pageerror: {error}"))
@@ -50,6 +60,16 @@ class Watched:
     def open(self, url: str) -> Page:
         self.page.goto(url, wait_until="networkidle")
         return self.page
+
+    @property
+    def shift(self) -> float:
+        """How far what was already drawn has moved since: the cumulative layout shift."""
+        return float(self.page.evaluate("nsShift"))
+
+    @property
+    def loaded(self) -> list[int]:
+        """Bytes, before compression, of everything that the page asked for so far."""
+        return list(self.page.evaluate(LOADED))
 
 
 def site_root(tmp: Path) -> Path:

@@ -49,7 +49,13 @@
     });
   };
 
-  const start = () => document.querySelectorAll("table[data-ns-sortable]").forEach(prepare);
+  // The theme boxes the tables of hand-written pages; what scrolls has to be reached by keys.
+  const reach = (box) => { box.tabIndex = 0; };
+
+  const start = () => {
+    document.querySelectorAll("table[data-ns-sortable]").forEach(prepare);
+    document.querySelectorAll(".md-typeset__scrollwrap").forEach(reach);
+  };
   if (typeof document$ === "undefined") start();
   else document$.subscribe(start);
 })();
