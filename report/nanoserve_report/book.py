@@ -21,8 +21,10 @@ from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.figures.store import Drawn, Store, Subject
 from nanoserve_report.links import Link, Linker
 from nanoserve_report.mathml import to_mathml
+from nanoserve_report.terms import mark
 
 ROOT = "results"
+GLOSSARY = f"{ROOT}/glossary.md"
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$<>&~])")
 
 
@@ -84,6 +86,8 @@ class Book:
     def page(self, path: str, template: str, linker: Linker, **context: Any) -> None:
         """Render a page; an undefined name, a missing value or a raw float fails the build."""
         text = self._environment.get_template(template).render(link=linker.to, **context)
+        if path != GLOSSARY:
+            text = mark(text, lambda anchor: linker.to(GLOSSARY, anchor))
         lines = [line.rstrip() for line in text.splitlines()]
         self.add(path, ("\n".join(lines).strip() + "\n").encode())
 

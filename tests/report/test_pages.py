@@ -21,7 +21,7 @@ from nanoserve_report.pages import compose
 from nanoserve_report.pages.kills import lead
 from nanoserve_report.study import Study, load
 from nanoserve_report.views import kills
-from support.report_studies import REFUSED_CELL, sweep, write
+from support.report_studies import REFUSED_CELL, said, sweep, write
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ALWAYS = (
@@ -39,12 +39,12 @@ ALWAYS = (
     "results/what-if.md",
     "results/history.md",
     "results/kill-table.md",
+    "results/glossary.md",
 )
 """The pages that the navigation names, so they exist whatever was measured."""
 
 
-def page(book: Book, name: str) -> str:
-    return book.files[name].decode()
+page = said
 
 
 def everything(book: Book) -> str:

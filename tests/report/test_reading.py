@@ -9,6 +9,7 @@ from nanoserve_report import example, numbers
 from nanoserve_report.book import Book
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study
+from support.report_studies import said
 
 PAGE = "results/reading.md"
 
@@ -21,7 +22,7 @@ def test_it_reads_the_largest_ratio_against_the_headline_baseline(
     sweep = one.sections[0].lead
     best = max(sweep.sound_rivals, key=lambda pair: pair.speedup.point)
     assert found.pair is best
-    text = one_book.files[PAGE].decode()
+    text = said(one_book, PAGE)
     for estimate in (best.speedup, found.batch, found.slot):
         assert numbers.ratio(estimate).words in text
     assert found.alone is not None
@@ -30,7 +31,7 @@ def test_it_reads_the_largest_ratio_against_the_headline_baseline(
 
 
 def test_the_queue_is_told_with_its_own_value_and_the_documents(one: Study, one_book: Book) -> None:
-    text = one_book.files[PAGE].decode()
+    text = said(one_book, PAGE)
     cell = next(
         cell
         for cell in one.sections[0].lead.sound_cells
@@ -45,7 +46,7 @@ def test_the_sums_are_those_of_the_rows(one: Study) -> None:
     found = example.choose(one)
     assert found is not None
     results = found.section.lead.results
-    for cell, (_, said, tex) in zip(
+    for cell, (_, words, tex) in zip(
         (found.pair.candidate, found.pair.baseline), example.rows(found), strict=True
     ):
         rows = [
@@ -55,7 +56,7 @@ def test_the_sums_are_those_of_the_rows(one: Study) -> None:
         ]
         tokens = sum(row.output_tokens for row in rows)
         wall = max(row.finished_ns for row in rows) - min(row.arrival_ns for row in rows)
-        assert f"{tokens:,} tokens, {wall:,} ns of wall" in said
+        assert f"{tokens:,} tokens, {wall:,} ns of wall" in words
         rate, batch, slot = (float(x) for x in re.findall(r"(?:= |\\cdot )([0-9.]+)(?= |$)", tex))
         assert abs(rate - tokens * NS_PER_S / wall) < 1e-4 * rate
         assert abs(rate - batch * slot) < 1e-4 * rate

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 from nanoserve_bench.plan import Arm
 from nanoserve_bench.schema import token_digest
+from nanoserve_report.book import Book
 from support import sound
 from support.rebuild import with_arm
 
@@ -72,3 +74,8 @@ def write(root: Path, *studies: sound.Study) -> Path:
     for study in studies:
         study.write(root / study.plan.run_id)
     return root
+
+
+def said(book: Book, name: str) -> str:
+    """A page's text without the links at its words, as a reader reads it."""
+    return re.sub(r'<a class="ns-term"[^>]*>(.*?)</a>', r"\1", book.files[name].decode())

@@ -11,6 +11,7 @@ from nanoserve_report.pages import (
     calibration,
     devices,
     evidence,
+    glossary,
     history,
     kills,
     machines,
@@ -48,5 +49,6 @@ def compose(study: Study, drawings: Path | None = None) -> Book:
     own.write(book, study)
     machines.write(book, study)
     kills.write(book)
+    glossary.write(book)
     book.store.prune()
     return book
