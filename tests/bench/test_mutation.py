@@ -6,8 +6,9 @@ from collections import Counter
 
 import pytest
 
-from support import mutation
-from support.mutation import FREE, RULES, RUNS, SURVIVORS, Run, Survivor
+from support import mutation, selection
+from support.mutation import MODULES, RUNS, SURVIVORS, Run, Survivor
+from support.unfolding import unfold
 
 SOURCE = '''
 from functools import cached_property
@@ -48,7 +49,7 @@ def test_no_survivor_is_without_a_reason(survivors: list[Survivor]) -> None:
 
 
 def test_the_two_files_tell_of_the_same_runs(survivors: list[Survivor], runs: list[Run]) -> None:
-    assert {"records", "comparison"} <= {run.module for run in runs} <= {*FREE, *RULES}
+    assert {"records", "comparison"} <= {run.module for run in runs} <= {*MODULES}
     counts = Counter(survivor.module for survivor in survivors)
     assert {run.module: run.survived for run in runs if run.survived} == counts
     for run in runs:
@@ -56,7 +57,7 @@ def test_the_two_files_tell_of_the_same_runs(survivors: list[Survivor], runs: li
 
 
 def test_properties_are_unfolded_and_stay_what_they_were() -> None:
-    unfolded = mutation.unfold(SOURCE)
+    unfolded = unfold(SOURCE)
     assert "@property" not in unfolded
     assert "@cached_property" not in unfolded
     assert "@classmethod" in unfolded
@@ -68,11 +69,29 @@ def test_properties_are_unfolded_and_stay_what_they_were() -> None:
         assert "outline" in vars(square), "it is computed once"
 
 
-def test_a_module_is_held_to_the_mutants_of_its_rules() -> None:
-    chosen = mutation.tests_of("soundness.rules.run_tokens")
-    assert sum("[RUN022-" in test for test in chosen) >= 3
-    assert not any("[RUN001-" in test for test in chosen)
-    assert all((mutation.ROOT / test.partition("::")[0]).is_file() for test in chosen)
+def test_a_module_is_held_to_the_tests_of_its_rules(request: pytest.FixtureRequest) -> None:
+    codes = selection.codes_of("soundness.rules.run_tokens")
+    assert codes == {"RUN022"}
+    assert selection.codes_of("records") == frozenset()
+    own = request.node
+    assert selection.is_about(own, codes)
+    assert selection.is_about(own, frozenset())
+
+
+def test_a_test_of_whole_studies_is_about_the_rules_that_it_names(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selection, "WHOLE", ("test_mutation",))
+    assert selection.is_about(request.node, frozenset({"RUN" + "999"})) is False
+    assert selection.is_about(request.node, frozenset({"STAT001"}))  # named here
+
+
+def test_the_tests_that_are_looked_through_are_there() -> None:
+    for modules in (["records"], ["soundness.rules.run_tokens", "soundness.rules.stat_self"]):
+        for test in selection.tests_of(modules):
+            file, _, function = test.partition("::")
+            text = (mutation.ROOT / file).read_text("utf-8")
+            assert not function or f"def {function}(" in text
 
 
 def test_a_module_that_is_none_is_an_error() -> None:

@@ -1,17 +1,20 @@
 """Judging every mutant and control, and writing down what refused them.
 
 `python -m support.kill_table` (with `bench`, `report` and `tests` on the path; `nox -s kills` does
-it) judges all of them again and writes the table that the package carries.
+it) judges all of them again and writes the table that the package carries, and beside the tests
+what the rule that a mutant is meant for says of it.
 """
 
 from __future__ import annotations
 
+import csv
 import os
 import re
 import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from nanoserve_bench.soundness import RULES, Finding, SoundCell, Verdict, judge_path
@@ -25,6 +28,9 @@ from support.mutants.pages import PAGE_MUTANTS, PageMutant
 from support.report_studies import diverge, sweep
 
 PATH = Path(__file__).parents[2] / "bench/nanoserve_bench/soundness" / FILE
+FINDINGS = Path(__file__).parents[1] / "bench/soundness/findings.csv"
+SHOWN = 2
+"""Findings of a rule that are written down for each mutant; of the rest, how many there are."""
 ORDER = {rule.code: place for place, rule in enumerate(RULES)}
 
 
@@ -85,6 +91,15 @@ def tabulate(judged: Callable[[Mutant | Control], Judged]) -> KillTable:
     return KillTable(mutants=tuple(mutants), controls=controls)
 
 
+def said(mutant: Mutant, judged: Judged) -> list[tuple[str, ...]]:
+    """What the rule that a mutant is meant for says of it: rows of `FINDINGS`."""
+    own = [finding for finding in judged.findings if finding.rule == mutant.rule]
+    return [
+        (mutant.name, f"{number} of {len(own)}", str(finding), finding.evidence)
+        for number, finding in enumerate(own[:SHOWN], start=1)
+    ]
+
+
 def _row(mutant: Mutant | PageMutant, found: tuple[str, ...]) -> Attack:
     return Attack(rule=mutant.rule, name=mutant.name, story=mutant.story, refused_by=found)
 
@@ -92,8 +107,14 @@ def _row(mutant: Mutant | PageMutant, found: tuple[str, ...]) -> Attack:
 def main() -> None:
     """Write the table."""
     os.fsync = lambda _: None  # hundreds of folders, none of which has to survive a power cut
-    table = tabulate(judge)
+    judged = cache(judge)
+    table = tabulate(judged)
     PATH.write_text(render(table), encoding="utf-8")
+    with FINDINGS.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(("mutant", "number", "finding", "evidence"))
+        for mutant in sorted(MUTANTS, key=lambda mutant: ORDER[mutant.rule]):
+            writer.writerows(said(mutant, judged(mutant)))
     missed = [m.name for m in table.mutants if m.rule not in m.refused_by]
     refused = [c.name for c in table.controls if c.refused_by]
     print(f"{len(table.mutants)} mutants and {len(table.controls)} controls: {PATH}")

@@ -13,7 +13,9 @@ import pytest
 from nanoserve_bench.plan import Blocks, Plan
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.schema import DivergenceRow
-from nanoserve_bench.soundness import Finding, judge
+from nanoserve_bench.soundness import Finding, judge, rule_of
+from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.judge import inspect
 from nanoserve_bench.soundness.rules.pair_libraries import library_differences
 from support.mutants.base import altered_token
 from support.rebuild import AGAIN, BASE, change_arm, engine, replace, rerun
@@ -31,8 +33,9 @@ def altered(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
 
 
 def findings(results: ResultSet, rule: str, **changes: Any) -> list[Finding]:
-    found = judge(replace(results, **changes)).findings
-    return [finding for finding in found if finding.rule == rule]
+    asked = rule_of(rule)
+    assert asked is not None
+    return inspect(asked, Evidence.of(replace(results, **changes))).findings
 
 
 def with_first(items: tuple[Any, ...], **values: Any) -> tuple[Any, ...]:

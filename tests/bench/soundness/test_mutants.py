@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -31,8 +32,21 @@ def table(judged: Judge) -> kills.KillTable:
     return kill_table.tabulate(judged)
 
 
+@pytest.fixture(scope="module")
+def said() -> dict[str, list[tuple[str, ...]]]:
+    """What is committed of what is said of each mutant."""
+    with kill_table.FINDINGS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    found: dict[str, list[tuple[str, ...]]] = {}
+    for row in rows:
+        found.setdefault(row[0], []).append(tuple(row))
+    return found
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.rule}-{mutant.name}")
-def test_a_mutant_is_refused_by_the_rule_meant_for_it(mutant: Mutant, judged: Judge) -> None:
+def test_a_mutant_is_refused_by_the_rule_meant_for_it(
+    mutant: Mutant, judged: Judge, said: dict[str, list[tuple[str, ...]]]
+) -> None:
     verdict = judged(mutant)
     assert not verdict.ok
     assert mutant.rule in verdict.codes
@@ -41,6 +55,8 @@ def test_a_mutant_is_refused_by_the_rule_meant_for_it(mutant: Mutant, judged: Ju
     for finding in verdict.findings:
         assert finding.message
         assert finding.place
+    now = kill_table.said(mutant, verdict)
+    assert now == said[mutant.name], "run `nox -s kills` and look at the difference"
 
 
 @pytest.mark.parametrize("control", CONTROLS, ids=lambda control: control.name)
@@ -56,6 +72,12 @@ def test_there_are_enough_of_both_and_none_is_there_twice() -> None:
     assert len(CONTROLS) >= 12
     names = Counter(item.name for item in (*ALL_MUTANTS, *CONTROLS))
     assert names.most_common(1)[0][1] == 1
+
+
+def test_nothing_is_committed_of_a_mutant_that_is_none(
+    said: dict[str, list[tuple[str, ...]]],
+) -> None:
+    assert said.keys() == {mutant.name for mutant in MUTANTS}
 
 
 def test_every_rule_has_a_mutant() -> None:
