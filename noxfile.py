@@ -292,7 +292,7 @@ def kills(session: nox.Session) -> None:
 def mutation(session: nox.Session) -> None:
     """Look for changes to the arithmetic and the rules that no test notices; `-- MODULE...`.
 
-    Fails on a survivor without a reason in tests/mutation/survivors.csv. All modules take an hour or more.
+    Fails on a survivor without a reason in tests/mutation/survivors.csv. All take an hour or more.
     """
     _install(session, "bench", "report", groups=("mutation",))
     session.run(
