@@ -16,7 +16,7 @@ from pathlib import Path
 
 from nanoserve_bench.arrivals import offered
 from nanoserve_bench.launcher import Worker
-from nanoserve_bench.meters import load_average
+from nanoserve_bench.meters import MOST_SETTLE_S, load_average
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import Arm, Cell, Plan
 from nanoserve_bench.progress import Progress
@@ -26,6 +26,8 @@ from nanoserve_bench.protocol import (
     Divergence,
     Launch,
     MeasureCeilings,
+    Settle,
+    Settled,
     Triage,
     Trial,
     TrialResult,
@@ -45,6 +47,7 @@ from nanoserve_bench.writer import BlockRows
 
 CEILINGS_TIMEOUT_S = 300.0
 TRIAGE_TIMEOUT_S = 600.0
+SETTLE_TIMEOUT_S = MOST_SETTLE_S + 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,6 +227,9 @@ class BlockRun:
         self._order += 1
         self._keep(cell, result, warmup=warmup)
         self._progress.finish_trial(cell.id, wall_ns / 1e9, warmup=warmup)
+        if find(cell.system).lingers:
+            self._progress.start(f"waiting until {cell.arm} does nothing")
+            running.worker.ask(Settle(), Settled, timeout_s=SETTLE_TIMEOUT_S)
         return result
 
     def _keep(self, cell: Cell, result: TrialResult, *, warmup: bool) -> None:

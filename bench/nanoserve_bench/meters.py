@@ -10,7 +10,7 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ from nanoserve_bench.protocol import Reading
 _STAT = Path("/proc/stat")
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
+MOST_SETTLE_S = 10.0
+_LOOK_S = 0.25
+_IDLE_SHARE = 0.05
+"""Cores that a process which does nothing may use: a tick of the kernel's in a look."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +83,24 @@ def cpu_ns_of(processes: Iterable[psutil.Process]) -> int:
             times = process.cpu_times()
             total += times.user + times.system
     return int(total * 1e9)
+
+
+def settle(
+    processes: Sequence[psutil.Process], *, sleep: Callable[[float], None] = time.sleep
+) -> bool:
+    """Wait until processes do nothing; False where they still work after `MOST_SETTLE_S`.
+
+    A server may spin for a second after its last request, for the next one, and would disturb
+    whoever is measured then.
+    """
+    before_ns = cpu_ns_of(processes)
+    for _ in range(round(MOST_SETTLE_S / _LOOK_S)):
+        sleep(_LOOK_S)
+        now_ns = cpu_ns_of(processes)
+        if now_ns - before_ns <= _IDLE_SHARE * _LOOK_S * 1e9:
+            return True
+        before_ns = now_ns
+    return False
 
 
 class Meter:

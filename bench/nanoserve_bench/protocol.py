@@ -142,6 +142,16 @@ class TrialResult:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Settle:
+    """Wait until the processes that work for the system do nothing. The answer is `Settled`."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settled:
+    """They do nothing, or went on for longer than anybody waits."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureCeilings:
     """Measure what the device can do, over a buffer of this size. The answer is `Ceilings`."""
 
@@ -197,8 +207,8 @@ class Failure:
     error: str
 
 
-Request = Launch | Trial | MeasureCeilings | Divergence | Close
-Reply = Description | TrialResult | Ceilings | Triage | Closed | Failure
+Request = Launch | Trial | Settle | MeasureCeilings | Divergence | Close
+Reply = Description | TrialResult | Settled | Ceilings | Triage | Closed | Failure
 _MESSAGES: dict[str, type[Request | Reply]] = {
     message.__name__: message for message in (*typing.get_args(Request), *typing.get_args(Reply))
 }

@@ -23,7 +23,7 @@ import psutil
 
 from nanoserve_bench import protocol
 from nanoserve_bench.errors import BenchError
-from nanoserve_bench.meters import Meter, family_of
+from nanoserve_bench.meters import Meter, family_of, settle
 from nanoserve_bench.protocol import (
     Ceilings,
     Close,
@@ -34,6 +34,8 @@ from nanoserve_bench.protocol import (
     MeasureCeilings,
     Reply,
     Request,
+    Settle,
+    Settled,
     Trial,
     TrialResult,
 )
@@ -85,6 +87,9 @@ class Session:
             raise protocol.ProtocolError("the first request must be a launch")
         if isinstance(request, Trial):
             return self._run(self._system, self._launch, request)
+        if isinstance(request, Settle):
+            settle(self._helpers)
+            return Settled()
         if isinstance(request, MeasureCeilings):
             return self._measure(self._launch, request)
         if isinstance(request, Divergence):

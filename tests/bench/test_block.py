@@ -30,6 +30,7 @@ from nanoserve_bench.summary import summarise
 from nanoserve_bench.sweep import Sweep, stored
 from nanoserve_bench.workload import WARMUP_TOKENS, PromptBook, Vocabulary, planned
 from nanoserve_bench.workload_file import WorkloadFile
+from support import fake_systems as fake_systems_module
 
 pytestmark = pytest.mark.usefixtures("fake_systems")
 MODEL = ModelFolder(
@@ -195,6 +196,24 @@ def test_each_request_asks_for_its_own_tokens_and_the_drain_is_seen(tmp_path: Pa
     assert where is not None
     assert where.drain_ns > 0
     assert where.starvation_ns == 0
+
+
+def test_a_system_that_lingers_is_waited_for_after_each_of_its_trials(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fake_systems_module.FakeBatch, "lingers", True)
+    silent = Silent()
+    BlockRun(
+        study_of(plan_of("fake", "again=fake", "fake-batch", slots=(2,))),
+        0,
+        replaces=None,
+        progress=silent,
+    ).run()
+    said = [event for event in silent.events if not event.startswith("launching")]
+    waits = [place for place, event in enumerate(said) if event.startswith("waiting")]
+    assert len(waits) == 2
+    for place in waits:
+        assert "fake-batch/" in said[place - 1]
 
 
 def test_an_open_loop_reaches_its_worker_and_is_stamped_by_when_requests_were_due() -> None:

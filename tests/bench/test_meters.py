@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 
@@ -28,6 +29,20 @@ def test_a_meter_reads_its_own_cpu_time() -> None:
     reading = meter.read()
     assert reading.cpu_ns is not None
     assert 50_000_000 <= reading.cpu_ns < 500_000_000
+
+
+@pytest.mark.parametrize(
+    ("used_ms", "looks", "settled"),
+    [([0], 1, True), ([250, 250, 13, 12, 250], 4, True), ([20] * 100, 40, False)],
+)
+def test_processes_are_waited_for_until_they_do_nothing(
+    used_ms: list[int], looks: int, settled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They had spun for most of a second, or never stop."""
+    used, slept = itertools.accumulate([0, *used_ms]), list[float]()
+    monkeypatch.setattr(meters, "cpu_ns_of", lambda _: next(used) * 1_000_000)
+    assert meters.settle((), sleep=slept.append) is settled
+    assert slept == [0.25] * looks
 
 
 @linux

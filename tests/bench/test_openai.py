@@ -12,12 +12,27 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from safetensors.torch import load_file
 
-from nanoserve_bench import RunUnsound, SystemRun, UnfairComparison, check_offered_load, compare
+from nanoserve_bench import (
+    RunUnsound,
+    SystemRun,
+    UnfairComparison,
+    check_offered_load,
+    compare,
+    worker,
+)
 from nanoserve_bench.block import trial_timeout_s
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import Option
-from nanoserve_bench.protocol import Description, Failure, Launch, Trial, TrialResult
+from nanoserve_bench.protocol import (
+    Description,
+    Failure,
+    Launch,
+    Settle,
+    Settled,
+    Trial,
+    TrialResult,
+)
 from nanoserve_bench.records import RunRecord, Settings, Shape
 from nanoserve_bench.systems import listeners
 from nanoserve_bench.systems.openai import OpenAi, endpoint_of
@@ -207,6 +222,19 @@ def test_what_cannot_be_asked_is_shown_as_declared(
     assert "lm_head.weight" in tensors  # so that a step reads a few rows of the table
     read = sum(t.nbytes for name, t in tensors.items() if name != "model.embed_tokens.weight")
     assert description.weight_bytes_per_step == read
+
+
+def test_the_servers_processes_are_waited_for_when_the_sweep_asks(
+    launch: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited = list[int]()
+    monkeypatch.setattr(OpenAi, "processes", lambda _: (os.getppid(),))
+    monkeypatch.setattr(worker, "settle", lambda found: waited.extend(p.pid for p in found))
+    session = Session()
+    assert isinstance(session.answer(launch()), Description)
+    assert session.answer(Settle()) == Settled()
+    assert os.getppid() in waited
+    assert OpenAi.lingers
 
 
 def test_what_is_not_declared_is_unknown_and_the_gate_refuses_it(

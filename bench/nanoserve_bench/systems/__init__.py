@@ -61,6 +61,8 @@ class System(ABC):
             is then a hole with its reason.
         open_loop: Whether it can take each request when it is due (`Trial.due_ns`).
         why_closed: Why it cannot, where it cannot.
+        lingers: Whether its `processes` may go on for a moment after a trial; the sweep then waits
+            until they do nothing.
     """
 
     summary: ClassVar[str]
@@ -73,6 +75,7 @@ class System(ABC):
     measures_ceilings: ClassVar[bool] = True
     open_loop: ClassVar[bool] = False
     why_closed: ClassVar[str] = "it does not say that it takes requests when they are due"
+    lingers: ClassVar[bool] = False
     one_ground: ClassVar[bool] = False
     revisable: ClassVar[bool] = False
     options: ClassVar[Mapping[str, str]] = {}

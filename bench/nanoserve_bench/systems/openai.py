@@ -51,6 +51,7 @@ class OpenAi(System):
     measures_ceilings = False
     open_loop = True
     one_ground = True
+    lingers = True
     options: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "url": "base address, such as http://127.0.0.1:8000/v1 (needed)",
