@@ -108,7 +108,7 @@ def test_rows_are_matched_by_prompt_and_not_by_place() -> None:
         ({"machine": "m2"}, "PAIR011"),
         ({"machine": None}, "PAIR011"),
         ({"device": "cuda:0"}, "PAIR011"),
-        ({"tokenizer": "sha256:t"}, "PAIR012"),
+        ({"tokenizer": "sha256:" + "c" * 64}, "PAIR012"),
         ({"tokenizer": None}, "PAIR012"),
     ],
 )
