@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,12 +11,17 @@ import pytest
 from nanoserve_bench.records import Hold, StepRecord, SystemRun
 from nanoserve_bench.soundness.rule import RunRule
 from nanoserve_bench.soundness.rules import (
+    pair_work,
     run_cache,
+    run_prompts,
     run_requests,
     run_shape,
     run_stamps,
     run_steps,
 )
+from nanoserve_bench.soundness.rules.run_requests import declared_eos
+from nanoserve_bench.soundness.rules.stat_settled import first_block_tail, first_request_logs
+from nanoserve_bench.statistics import t_upper_tail
 from support.rebuild import replace
 from support.ruler import concurrent, edited, ns, record, serial
 
@@ -325,3 +331,86 @@ def test_a_cache_state_is_known_or_said_to_be_unknown(state: str | None) -> None
     assert messages(run_cache.CACHE, serial(cache=state)) == []
     (found,) = messages(run_cache.CACHE, serial(cache=f"{state} perhaps"))
     assert "neither off nor on" in found
+
+
+@pytest.mark.parametrize(
+    ("state", "cached", "message"),
+    [
+        ("off", 0, None),
+        ("off", None, None),
+        (None, None, None),
+        ("on", 0, None),
+        ("on", 3, None),
+        ("on", None, "request r1 does not say how much of its prompt was cached"),
+        ("on", 4, "request r1 has 4 cached tokens in a prompt of 3"),
+        ("on", -1, "request r1 has -1 cached tokens in a prompt of 3"),
+        ("off", 4, "request r1 has 4 cached tokens in a prompt of 3"),
+        ("off", 1, "request r1 took 1 tokens from a prefix cache that is declared off"),
+        ("declared:off", 1, "request r1 took 1 tokens from a prefix cache that is declared off"),
+        ("", 1, "request r1 took 1 tokens from a prefix cache that is declared unknown"),
+        (None, 1, "request r1 took 1 tokens from a prefix cache that is declared unknown"),
+    ],
+)
+def test_what_a_request_may_have_from_the_cache(
+    state: str | None, cached: int | None, message: str | None
+) -> None:
+    run = edited(serial(cache=state), 1, cached_tokens=cached)
+    found = [(flaw.message, flaw.request, flaw.file) for flaw in run_cache.CACHE.check(run)]
+    assert found == ([] if message is None else [(message, "r1", None)])
+
+
+def test_a_state_of_the_cache_that_is_none_is_shown_with_its_file() -> None:
+    (flaw,) = run_cache.CACHE.check(serial(cache="warm"))
+    assert flaw.message == "the prefix cache is declared 'warm', which is neither off nor on"
+    assert flaw.file == "systems.csv"
+
+
+def test_of_a_long_prompt_the_beginning_is_shown() -> None:
+    long = tuple(range(40))
+    beginning = " ".join(map(str, range(16)))
+    twice = edited(edited(serial(), 1, prompt_ids=long), 3, prompt_ids=long)
+    (flaw,) = run_prompts.DISTINCT.check(twice)
+    assert flaw.message == "request r3 has the prompt of request r1"
+    assert (flaw.request, flaw.evidence) == ("r3", beginning)
+    other = edited(serial(), 1, prompt_ids=long)
+    ours, gone = pair_work.PROMPTS.check(serial(), other)
+    assert ours.message == "the baseline never ran the prompt of request r1"
+    assert (ours.request, ours.evidence) == ("r1", beginning)
+    assert gone.message == "1 prompt(s) of the baseline are not among the candidate's"
+    assert (gone.request, gone.evidence) == (None, "1 1 2")
+    _, theirs = pair_work.PROMPTS.check(other, serial())
+    assert theirs.evidence == beginning
+
+
+def test_the_first_block_is_held_against_the_prediction_interval_of_the_others() -> None:
+    distance, tail = first_block_tail([-1.0, 0.0, 0.1, -0.1, 0.0])
+    assert distance == pytest.approx(1.0)
+    spread = math.sqrt((0.01 + 0.01) / 3) * math.sqrt(1 + 1 / 4)
+    assert tail == pytest.approx(t_upper_tail(1.0 / spread, 3))
+    assert first_block_tail([0.0, 1.0, 1.0]) == (1.0, 0.0)
+    assert first_block_tail([1.0, 1.0, 1.0]) == (0.0, 1.0)
+
+
+def test_the_first_request_is_the_one_that_came_first() -> None:
+    run = edited(serial(4), 0, arrival_ns=ns(-100))  # 200 ms, and the others 100
+    assert first_request_logs(run) == pytest.approx(math.log(2))
+    turned = replace(run, records=tuple(reversed(run.records)))
+    assert first_request_logs(turned) == pytest.approx(math.log(2))
+    assert first_request_logs(serial(1)) is None
+    assert first_request_logs(edited(serial(), 1, output_ids=())) is None
+
+
+@pytest.mark.parametrize(
+    ("decoding", "expected"),
+    [
+        ("greedy;ignore_eos", (True, frozenset())),
+        ("greedy;eos=0,2", (False, frozenset({0, 2}))),
+        ("greedy", (False, frozenset())),
+        (None, (False, frozenset())),
+        ("greedy;eos=", (False, frozenset())),
+    ],
+)
+def test_what_a_decoding_declares(
+    decoding: str | None, expected: tuple[bool, frozenset[int]]
+) -> None:
+    assert declared_eos(decoding) == expected

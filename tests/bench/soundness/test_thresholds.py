@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,14 +9,10 @@ import pytest
 
 from nanoserve_bench.soundness import SoundCell, SoundComparison, Verdict, judge_path
 from nanoserve_bench.soundness.rules.run_ceiling import LEAST_BUFFER, MARGIN, MOST_SPREAD
-from nanoserve_bench.soundness.rules.run_requests import declared_eos
 from nanoserve_bench.soundness.rules.stat_contention import LEAST_CPU_SHARE
 from nanoserve_bench.soundness.rules.stat_ledger import MOST_EMPTY_STARTS
-from nanoserve_bench.soundness.rules.stat_settled import first_block_tail, first_request_logs
-from nanoserve_bench.statistics import t_upper_tail
 from support.mutants.base import ledger
 from support.rebuild import AGAIN, BASE, change, engine, replace, rerun, rows_of, set_plan
-from support.ruler import edited, ns, serial
 from support.sound import MS, Study, study
 
 
@@ -226,40 +221,6 @@ def test_an_outlier_is_flagged_and_never_dropped(tmp_path: Path) -> None:
     (pair,) = (p for p in found.comparisons if p.candidate.id == engine(4))
     assert isinstance(pair, SoundComparison)
     assert 5 in pair.pairs
-
-
-def test_the_first_block_is_held_against_the_prediction_interval_of_the_others() -> None:
-    distance, tail = first_block_tail([-1.0, 0.0, 0.1, -0.1, 0.0])
-    assert distance == pytest.approx(1.0)
-    spread = math.sqrt((0.01 + 0.01) / 3) * math.sqrt(1 + 1 / 4)
-    assert tail == pytest.approx(t_upper_tail(1.0 / spread, 3))
-    assert first_block_tail([0.0, 1.0, 1.0]) == (1.0, 0.0)
-    assert first_block_tail([1.0, 1.0, 1.0]) == (0.0, 1.0)
-
-
-def test_the_first_request_is_the_one_that_came_first() -> None:
-    run = edited(serial(4), 0, arrival_ns=ns(-100))  # 200 ms, and the others 100
-    assert first_request_logs(run) == pytest.approx(math.log(2))
-    turned = replace(run, records=tuple(reversed(run.records)))
-    assert first_request_logs(turned) == pytest.approx(math.log(2))
-    assert first_request_logs(serial(1)) is None
-    assert first_request_logs(edited(serial(), 1, output_ids=())) is None
-
-
-@pytest.mark.parametrize(
-    ("decoding", "expected"),
-    [
-        ("greedy;ignore_eos", (True, frozenset())),
-        ("greedy;eos=0,2", (False, frozenset({0, 2}))),
-        ("greedy", (False, frozenset())),
-        (None, (False, frozenset())),
-        ("greedy;eos=", (False, frozenset())),
-    ],
-)
-def test_what_a_decoding_declares(
-    decoding: str | None, expected: tuple[bool, frozenset[int]]
-) -> None:
-    assert declared_eos(decoding) == expected
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
