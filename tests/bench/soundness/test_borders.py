@@ -290,6 +290,29 @@ def test_a_trial_may_start_with_the_first_start_and_not_before(
     assert all((f.file, f.row) == ("trials.csv", line_of(results, BASE)) for f in found)
 
 
+@pytest.mark.parametrize(
+    ("started_at", "refused"),
+    [("2026-01-01T04:00:00.999999+00:00", False), ("2026-01-01T04:00:01+00:00", True)],
+)
+def test_a_trial_starts_before_the_next_start_to_the_second(
+    results: ResultSet, started_at: str, refused: bool
+) -> None:
+    (only,) = results.manifest.ledger
+    again = replace(only, started_at="2026-01-01T04:00:00+00:00", first_block=4)
+    ledger = (replace(only, outcome="interrupted"), again)
+    found = findings(
+        results,
+        "STAT006",
+        manifest=replace(results.manifest, ledger=ledger),
+        trials=rows(results.trials, of(BASE), started_at=started_at),
+    )
+    message = (
+        f"it started at {started_at}, and start 0, which ran its block, had ended when the next "
+        "one began (2026-01-01T04:00:00+00:00)"
+    )
+    assert [f.message for f in found] == [message] * refused
+
+
 EMPTY_STARTS = "4 starts ended without a block, 3 are accounted for: what they measured is unknown"
 
 
