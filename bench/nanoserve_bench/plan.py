@@ -231,6 +231,8 @@ class Start:
     `outcome` is `running`, `completed`, `interrupted` or `failed: <why>`; a start found `running`
     by a later start was killed, and is recorded as `interrupted`. `plan_sha256` is the digest of
     `plan.json` as this start found it, which the writer fills in: the plan of the first trial.
+    `command` is the command line, without the paths of the machine; empty where it was not
+    recorded.
     """
 
     started_at: str
@@ -240,6 +242,7 @@ class Start:
     first_block: int
     outcome: str
     plan_sha256: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -65,14 +65,21 @@ def contended_by(trials: Iterable[TrialRow], block: int) -> str | None:
 
 
 class Sweep:
-    """A plan and the folder that it fills."""
+    """A plan and the folder that it fills; `command` is what the ledger says it was started by."""
 
     def __init__(
-        self, study: Study, folder: Path, *, facts: tuple[Fact, ...], progress: Progress
+        self,
+        study: Study,
+        folder: Path,
+        *,
+        facts: tuple[Fact, ...],
+        command: str,
+        progress: Progress,
     ) -> None:
         self._study = study
         self._folder = folder
         self._facts = facts
+        self._command = command
         self._progress = progress
 
     def run(self) -> None:
@@ -140,6 +147,7 @@ class Sweep:
                 machine=self._study.machine,
                 first_block=writer.manifest.blocks_done,
                 outcome="running",
+                command=self._command,
             )
         )
 

@@ -33,6 +33,7 @@ from nanoserve_bench.workload_file import WorkloadFile
 from support import fake_systems as fake_systems_module
 
 pytestmark = pytest.mark.usefixtures("fake_systems")
+COMMAND = "nanoserve-bench sweep --arm fake"
 MODEL = ModelFolder(
     name="none",
     path=Path("nowhere"),
@@ -128,7 +129,9 @@ def study_of(plan: Plan, given: Mapping[str, Sequence[tuple[int, ...]]] | None =
 def sweep_of(
     plan: Plan, folder: Path, progress: Silent | None = None, facts: tuple[Fact, ...] = ()
 ) -> Sweep:
-    return Sweep(study_of(plan), folder, facts=facts, progress=progress or Silent())
+    return Sweep(
+        study_of(plan), folder, facts=facts, command=COMMAND, progress=progress or Silent()
+    )
 
 
 def test_a_block_runs_every_cell_once_warm_and_in_the_planned_order() -> None:
@@ -245,7 +248,7 @@ def test_a_file_of_requests_is_dealt_out_and_the_gate_holds_it_to_that(tmp_path:
     )
     study = study_of(plan, {"mine": file.prompts})
     folder = tmp_path / "r"
-    Sweep(study, folder, facts=(), progress=Silent()).run()
+    Sweep(study, folder, facts=(), command="", progress=Silent()).run()
     results = read(folder)
     for block in range(2):
         own = [r for r in results.requests if r.block == block and r.cell.startswith("fake-batch")]
@@ -343,7 +346,8 @@ def test_a_sweep_writes_a_folder_that_reads_back_whole(tmp_path: Path) -> None:
     results = read(tmp_path / "r")
     assert results.manifest.complete
     assert measured_blocks(results) == (0, 1)
-    assert [start.outcome for start in results.manifest.ledger] == ["completed"]
+    (start,) = results.manifest.ledger
+    assert (start.outcome, start.command) == ("completed", COMMAND)
     assert len(assemble(results)) == 2 * 2 * len(plan.cells)
     assert [row.cell for row in results.sweep] == [cell.id for cell in plan.cells]
     assert len({row.launch for row in results.systems}) == 6
@@ -451,6 +455,7 @@ def test_another_plan_machine_or_code_does_not_go_on(tmp_path: Path) -> None:
         dataclasses.replace(study_of(plan), machine="another machine"),
         tmp_path / "r",
         facts=sources,
+        command=COMMAND,
         progress=Silent(),
     )
     with pytest.raises(PlanError, match="machine: a machine, now another machine"):

@@ -125,6 +125,21 @@ def test_each_bad_end_has_its_code_and_no_traceback(
     assert "Traceback" not in text
 
 
+def test_a_start_is_told_the_command_that_it_was_started_by(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = []
+
+    def start(prepared: object, console: Console, *, command: str) -> None:
+        told.append(command)
+        raise PlanError("not today")
+
+    monkeypatch.setattr(command, "_prepare", lambda **_: object())
+    monkeypatch.setattr(command, "_run", start)
+    assert run("sweep", "--quick", "--out", "/somewhere/results")[0] == 2
+    assert told == ["nanoserve-bench sweep --quick --out results"]
+
+
 def test_the_module_is_the_command(command: Callable[..., subprocess.Popen[str]]) -> None:
     process = command("explain", "RUN010")
     text, _ = process.communicate(timeout=60)
@@ -179,7 +194,7 @@ def test_the_same_command_goes_on_on_another_day_and_not_on_other_code(
     refused = prepare(elsewhere)
     assert refused.folder.name == of_yesterday.run_id
     with pytest.raises(PlanError, match=r"revision: f+, now (.|\n)*choose a --run-id or delete"):
-        command._run(refused, Console(file=io.StringIO()))
+        command._run(refused, Console(file=io.StringIO()), command="")
 
 
 def test_importing_the_package_imports_neither_torch_nor_transformers() -> None:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.commands.recorded import command_line
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
 from nanoserve_bench.perf.arms import FULL, QUICK, Arm, Scale, arms_of, orders
 from nanoserve_bench.perf.figures import Standing, figure_rows
@@ -112,6 +113,7 @@ def perf(
         out=out,
         run_id=run_id,
         unfinished=not profile,
+        command=command_line(click.get_current_context()),
     )
     if profile:
         _take_profile(prepared, console, variants or [variant.name for variant in VARIANTS])
@@ -170,6 +172,7 @@ def _prepare(
     out: Path,
     run_id: str | None,
     unfinished: bool,
+    command: str,
 ) -> _Prepared:
     probe = devices.probe()
     code = revision.current()
@@ -200,6 +203,7 @@ def _prepare(
         orders=orders(arms_of(scale, rivals=rivals), scale.rounds, seed),
         done=(),
         complete=False,
+        command=command,
     )
     return _Prepared(run=run, model=folder, folder=out / run_id)
 
@@ -244,6 +248,7 @@ def _take_profile(prepared: _Prepared, console: Console, names: Sequence[str]) -
         facts=run.facts,
         disturbed=taken.disturbed,
         rows=taken.rows,
+        command=run.command,
     )
     if (prepared.folder / PROFILE).is_file():
         profile = joined(read_profile(prepared.folder), profile)

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.commands.recorded import command_line
 from nanoserve_bench.models import DEFAULT_MODEL, materialise
 from nanoserve_bench.progress import make_console
 from nanoserve_bench.soak.cases import CASES, FULL, QUICK, draw
@@ -99,6 +100,7 @@ def soak(
         complete=False,
         cases=(),
         differences=(),
+        command=command_line(click.get_current_context()),
     )
     begun = begin(out, planned, requests=requests, cases={case.name for case in cases})
     kept = out / begun.soak.run_id

@@ -18,11 +18,12 @@ from nanoserve_bench.arrivals import PROCESSES
 from nanoserve_bench.block import Study
 from nanoserve_bench.builds import Build, build
 from nanoserve_bench.capacity import with_shares
+from nanoserve_bench.commands.choices import choices_of
 from nanoserve_bench.commands.planned import print_plan, print_skipped_arms
+from nanoserve_bench.commands.recorded import command_line
 from nanoserve_bench.estimate import Costs, estimate
-from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
-from nanoserve_bench.plan import VOCABULARY, AcknowledgedRefusal, Fact
+from nanoserve_bench.plan import VOCABULARY, Fact
 from nanoserve_bench.planning import (
     DEFAULT_ARMS,
     QUICK_BLOCKS,
@@ -234,34 +235,24 @@ def sweep(
     accepts 3 starts that ended without one, and refuses the study from the fourth on.
     """
     console = make_console()
-    if full and workloads:
-        raise click.UsageError("--full is two workloads: give it or --workload, not both")
-    if quick and blocks is not None:
-        raise click.UsageError(f"--quick is {QUICK_BLOCKS} blocks: give it or --blocks, not both")
-    least = blocks or (QUICK_BLOCKS if quick else DEFAULT_BLOCKS)
-    choices = Choices(
-        arms=arms or DEFAULT_ARMS,
+    choices = choices_of(
+        arms=arms,
         baselines=baselines,
-        workloads=FULL if full else workloads or ("day44",),
+        workloads=workloads,
         slots=slots,
-        dtypes=dtypes or ("float32",),
-        least_blocks=least,
-        most_blocks=most_blocks or least,
+        dtypes=dtypes,
+        blocks=blocks,
+        most_blocks=most_blocks,
         target=target,
+        rates=rates,
+        shares=shares,
+        arrivals=arrivals,
+        objective=objective,
+        full=full,
+        quick=quick,
         seed=seed,
-        acknowledged=tuple(
-            AcknowledgedRefusal(cell=cell, rule=rule, reason=reason)
-            for cell, rule, reason in acknowledge
-        ),
+        acknowledge=acknowledge,
     )
-    if objective is not None and not (rates or shares):
-        raise click.UsageError("--objective is about an open loop: give --rate or --load with it")
-    if rates or shares:
-        ttft, tpot = objective or (None, None)
-        load = LoadChoice(
-            rates_per_s=rates, process=arrivals, objective_ttft_ms=ttft, objective_tpot_ms=tpot
-        )
-        choices = dataclasses.replace(choices, load=load)
     prepared = _prepare(
         shares=shares,
         model=model,
@@ -274,7 +265,7 @@ def sweep(
     if dry_run:
         print_plan(prepared.study.plan, prepared.costs, console)
         return
-    _run(prepared, console)
+    _run(prepared, console, command=command_line(click.get_current_context()))
     verdict = judge_path(prepared.folder)
     print_standings(verdict, console)
     for finding in verdict.unacknowledged:
@@ -400,7 +391,7 @@ def _free_run_id(stem: str, out: Path) -> str:
     raise AssertionError("unreachable")
 
 
-def _run(prepared: _Prepared, console: Console) -> None:
+def _run(prepared: _Prepared, console: Console, *, command: str) -> None:
     plan, costs = prepared.study.plan, prepared.costs
     block_s = costs.block_s(plan)
     console.print(
@@ -414,4 +405,10 @@ def _run(prepared: _Prepared, console: Console) -> None:
         console.print(f"going on: blocks that are done already: {done}", highlight=False)
     kind = BarProgress if console.is_terminal else PlainProgress
     with kind(console, costs, block_s=block_s) as progress:
-        Sweep(prepared.study, prepared.folder, facts=prepared.facts, progress=progress).run()
+        Sweep(
+            prepared.study,
+            prepared.folder,
+            facts=prepared.facts,
+            command=command,
+            progress=progress,
+        ).run()

@@ -48,6 +48,7 @@ class Profile:
 
     Attributes:
         disturbed: What else was using the machine meanwhile, in words.
+        command: The command line that took it last; empty where it was not recorded.
     """
 
     schema: int
@@ -62,6 +63,7 @@ class Profile:
     facts: tuple[Fact, ...]
     disturbed: tuple[str, ...]
     rows: tuple[ProfileRow, ...]
+    command: str = ""
 
 
 def joined(before: Profile, now: Profile) -> Profile:

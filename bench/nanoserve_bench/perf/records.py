@@ -148,6 +148,7 @@ class PerfRun:
         orders: The arms of every round, in the order in which they run.
         done: The arms that have run, `round/arm`, whatever came of them.
         complete: Whether all of them have.
+        command: The command line that began it; empty where it was not recorded.
     """
 
     schema: int
@@ -173,6 +174,7 @@ class PerfRun:
     ceilings: tuple[Ceiling, ...] = ()
     holes: tuple[Hole, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -120,6 +120,7 @@ class Soak:
         reference: What decided, with its version.
         requests: Prompts that the reference has answered.
         complete: Whether every case has run.
+        command: The command line of it; empty where it was not recorded.
     """
 
     schema: int
@@ -139,6 +140,7 @@ class Soak:
     complete: bool
     cases: tuple[CaseRow, ...]
     differences: tuple[DifferenceRow, ...]
+    command: str = ""
 
     @property
     def sound(self) -> bool:
