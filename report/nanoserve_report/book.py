@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from nanoserve_report import markup
 from nanoserve_report.figures.drawing import Drawing
@@ -22,14 +22,25 @@ from nanoserve_report.figures.store import Drawn, Store, Subject
 from nanoserve_report.links import Link, Linker
 from nanoserve_report.mathml import to_mathml
 from nanoserve_report.terms import mark
+from nanoserve_report.views import common
 
 ROOT = "results"
 GLOSSARY = f"{ROOT}/glossary.md"
+MOST_ORIGINS = 4
+_TICKS = re.compile(r"`([^`]+)`")
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$<>&~])")
 
 
 class BookError(Exception):
     """A site that cannot be written as asked: a page twice, a link into nothing."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Origin:
+    """Where a run's revision, command and rows stand, as a page links it."""
+
+    words: str
+    href: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +52,7 @@ class FigureView:
     caption: str
     src: str
     data: str
+    origins: tuple[Origin, ...]
     width: int
     height: int
 
@@ -65,6 +77,7 @@ class Book:
             finalize=_printable,
         )
         environment.filters["md"] = escape_markdown
+        environment.filters["ticks"] = code_in_ticks
         environment.globals["math"] = _math
         environment.globals["table_html"] = markup.table
         return environment
@@ -113,6 +126,7 @@ class Book:
             caption=drawn.caption,
             src=linker.to(f"{name}.svg"),
             data=linker.to(f"{name}.csv"),
+            origins=_origins(drawn.runs, linker),
             width=drawn.width,
             height=drawn.height,
         )
@@ -159,10 +173,22 @@ class Book:
         return tuple(lines)
 
 
+def _origins(runs: tuple[str, ...], linker: Linker) -> tuple[Origin, ...]:
+    """The runs that a figure is made of; many are one link to all of them."""
+    if len(runs) > MOST_ORIGINS:
+        return (Origin(words=f"{len(runs)} runs", href=linker.to(common.RUNS)),)
+    return tuple(Origin(words=name, href=common.rerun(name, linker)) for name in runs)
+
+
 def escape_markdown(text: str) -> Markup:
     """Text as it can stand in a Markdown line, whatever characters it holds."""
     flat = " ".join(text.split())
     return Markup(_SPECIAL.sub(lambda m: _entity(m.group(1)), flat))  # noqa: S704 - escaped here
+
+
+def code_in_ticks(text: str) -> Markup:
+    """Text of a message as HTML: what stands between backticks is code."""
+    return Markup(_TICKS.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped here
 
 
 def _math(tex: str, *, display: bool = False) -> Markup:

@@ -18,6 +18,8 @@ from nanoserve_report import llms
 from nanoserve_report import site as sites
 from nanoserve_report.book import ROOT, Book, BookError
 from nanoserve_report.pages import compose
+from nanoserve_report.picture import PICTURE
+from nanoserve_report.picture import draw as draw_picture
 from nanoserve_report.publish import PublishError, build_site
 from nanoserve_report.publish import publish as publish_version
 from nanoserve_report.scaffold import RESULTS, ScaffoldError, lay
@@ -117,6 +119,20 @@ def publish(version: str, aliases: tuple[str, ...], docs: Path, results: Path) -
     _stop_if_unsound(study, "Nothing was published.")
     book.write(docs)
     click.echo(publish_version(docs.resolve().parent, study, version, aliases))
+
+
+@cli.command()
+@_results
+@click.option(
+    "--to", type=click.Path(path_type=Path, dir_okay=False), default=PICTURE, show_default=True,
+    help="The file to write, an SVG that follows the reader's colour scheme.",
+)  # fmt: skip
+def picture(results: Path, to: Path) -> None:
+    """Draw the picture of a README: the speedups of the study in RESULTS that leads the site."""
+    drawn = draw_picture(load(results))
+    to.parent.mkdir(parents=True, exist_ok=True)
+    to.write_text(drawn.svg, encoding="utf-8")
+    click.echo(f"wrote {to}: {drawn.alt}")
 
 
 @cli.command()

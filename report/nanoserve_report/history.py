@@ -47,7 +47,7 @@ class Quantity:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sound:
-    """A figure of one version, block by block, as the sweep that is shown states it.
+    """A figure of one version, block by block, as the sweep that is shown (`run`) states it.
 
     `reach` is how far, as a factor of at least 1, equal things were seen to differ around it.
     """
@@ -57,6 +57,7 @@ class Sound:
     verdict: str
     reach: float
     throughput: Estimate | None
+    run: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -235,6 +236,7 @@ def _figures(section: Section) -> Mapping[Quantity, Sound]:
             verdict=verdict,
             reach=max(1.0, *envelopes, max(among) / min(among)),
             throughput=throughputs.get(candidate),
+            run=lead.name,
         )
     return found
 

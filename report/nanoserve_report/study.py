@@ -34,7 +34,7 @@ from nanoserve_bench.soundness import (
     Verdict,
     judge_path,
 )
-from nanoserve_report import own, retractions
+from nanoserve_report import order, own, retractions
 from nanoserve_report.calibrations import AnyCalibration, RefusedCalibration, judged
 from nanoserve_report.own import Own
 from nanoserve_report.retractions import Retraction
@@ -349,10 +349,9 @@ class Study:
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
-        """One section per setting, by name; of what ran at one place, the newest first.
+        """One section per setting, by device and dtype, and there by the rule of `order`.
 
-        A study that doubles no slots, such as one of what the timing costs, comes after all that
-        do. Noise that was recorded for its own sake stands among the A/A pairs and on its run's
+        Noise that was recorded for its own sake stands among the A/A pairs and on its run's
         page, and has no section where its device and dtype have others.
         """
         sweeps = [sweep for folder in self.folders for sweep in folder.sweeps]
@@ -361,9 +360,9 @@ class Study:
         for sweep in sweeps:
             if not sweep.only_noise or sweep.setting.place[:2] not in shown:
                 grouped[sweep.setting].append(sweep)
-        found = [Section(setting=key, sweeps=tuple(sweeps)) for key, sweeps in grouped.items()]
-        found.sort(key=lambda section: section.sweeps[-1].folder.created_at, reverse=True)
-        return tuple(sorted(found, key=lambda s: (s.setting.place, not s.lead.marginals)))
+        return order.ordered(
+            Section(setting=key, sweeps=tuple(sweeps)) for key, sweeps in grouped.items()
+        )
 
     @cached_property
     def devices(self) -> tuple[DevicePage, ...]:

@@ -13,6 +13,9 @@ from typing import ClassVar
 
 from nanoserve_report.numbers import Shown
 
+SHORT = 22
+"""Letters up to which words in a cell stay on one line, as `hf-generate, 1 slot` does."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Num:
@@ -52,7 +55,9 @@ class Text:
     @property
     def css(self) -> str:
         """Class of the table cell."""
-        return f"ns-{self.tone}" if self.tone else "ns-text"
+        name = f"ns-{self.tone}" if self.tone else "ns-text"
+        breaks = len(self.text.replace("-", " ").split()) > 1
+        return f"{name} ns-short" if breaks and len(self.text) <= SHORT else name
 
     @property
     def sort(self) -> str:

@@ -10,7 +10,13 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from nanoserve_bench.plan import SkippedDevice
-from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
+from nanoserve_bench.soundness import (
+    Finding,
+    RefusedComparison,
+    SoundCell,
+    SoundComparison,
+    SoundMarginal,
+)
 from nanoserve_report import numbers
 from nanoserve_report.study import AnyMarginal, Section, Study, Sweep
 
@@ -180,6 +186,19 @@ def one_slot(sweep: Sweep, pair: SoundComparison) -> str:
         f"At one slot, with no batching in the picture, {pair.candidate.arm} {verb} "
         f"{pair.baseline.arm}: {ratio.words}{absolutes(sweep, pair)}."
     )
+
+
+def refused(sweep: Sweep) -> str:
+    """The comparisons that have no ratio, and by which rules; empty where all have one."""
+    pairs = [
+        f"{pair.candidate.arm} at {slots(pair.candidate.slots)} over {pair.baseline.arm} "
+        f"({codes(pair.findings)})"
+        for pair in sweep.rivals
+        if isinstance(pair, RefusedComparison)
+    ]
+    if not pairs:
+        return ""
+    return f"Refused, and without a ratio: {numbers.enumerate_words(pairs)}."
 
 
 def unproven(sweep: Sweep) -> str:

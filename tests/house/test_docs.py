@@ -108,4 +108,4 @@ def test_the_first_screen_of_the_readme_is_the_two_commands_and_a_picture(root: 
     screen = "\n".join((root / "README.md").read_text("utf-8").splitlines()[:12])
     assert "pip install nox && nox -s bench report" in screen
     assert "pip install nox && nox -s tests" in screen
-    assert "docs/assets/overview.png" in screen
+    assert "docs/assets/overview.svg" in screen

@@ -124,7 +124,9 @@ def test_a_source_that_was_always_refused_is_a_hole(record: Calibration) -> None
     changed = dataclasses.replace(record, outcomes=refused)
     drawing = figure.draw(changed, changed.sources[0])
     assert "Every study was refused" in drawing.alt
-    assert drawing.rows[0][-1] == "every study was refused"
+    hole, run, _ = drawing.rows[0][-3:]
+    assert hole == "every study was refused"
+    assert str(run).split() == list(changed.sources[0].run_ids)
     book = Book()
     item = SoundCalibration(name="default", folder=Path(), record=changed)
     pages.write(book, Study(folders=(), calibrations=(item,)))

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import matplotlib as mpl
 import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
 from nanoserve_bench.plan import SkippedDevice
 from nanoserve_bench.soundness import Finding, RefusedCell
@@ -199,11 +201,11 @@ def test_doublings_of_two_arms_carry_the_arm(one: Study) -> None:
 def test_a_hole_in_the_data_turns_no_count_into_a_float(one: Study) -> None:
     drawing = dataclasses.replace(
         marginal.draw(one.sections[0].lead),
-        columns=("arm", "slots", "product", "hole"),
-        rows=(('a, "b"', 4, 0.1 + 0.2, None), ("c", None, None, "refused")),
+        columns=("arm", "slots", "product", "hole", "run", "blocks"),
+        rows=(('a, "b"', 4, 0.1 + 0.2, None, "r", 8), ("c", None, None, "refused", "r", None)),
     )
     assert drawing.to_csv() == (
-        'arm,slots,product,hole\n"a, ""b""",4,0.30000000000000004,\nc,,,refused\n'
+        'arm,slots,product,hole,run,blocks\n"a, ""b""",4,0.30000000000000004,,r,8\nc,,,refused,r,\n'
     )
 
 
@@ -231,6 +233,69 @@ def test_a_figure_without_data_or_words_cannot_be_made(one: Study) -> None:
                     **change,
                 }
             )
+
+
+def test_every_row_of_a_figures_data_names_its_run_and_its_blocks(
+    three: Study, refused: Study
+) -> None:
+    for study in (three, refused):
+        known = {folder.name for folder in study.folders}
+        for drawing in all_drawings(study):
+            assert drawing.columns[-2:] == ("run", "blocks")
+            assert set(drawing.runs) <= known
+            for row in rows(drawing):
+                if not row["hole"]:
+                    assert row["run"] in known, drawing.name
+                    assert int(row["blocks"]) == 8, drawing.name
+
+
+def test_data_that_names_no_run_cannot_be_drawn(one: Study) -> None:
+    drawing = marginal.draw(one.sections[0].lead)
+    fields = {name: getattr(drawing, name) for name in Drawing.__dataclass_fields__}
+    short = {"columns": drawing.columns[:-2], "rows": tuple(row[:-2] for row in drawing.rows)}
+    with pytest.raises(ValueError, match="the last columns of its data are not"):
+        Drawing(**{**fields, **short})
+    nameless = tuple((*row[:-2], None, row[-1]) for row in drawing.rows)
+    with pytest.raises(ValueError, match="a number of its data names no run"):
+        Drawing(**{**fields, "rows": nameless})
+
+
+def undrawn(figure: Figure) -> list[str]:
+    """What a legend names although no axis holds its marker, or nothing has its colour."""
+    found = []
+    for legend in figure.legends:
+        for handle, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            marker, colour = handle.get_marker(), handle.get_color()
+            lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xdata())]
+            if marker not in {"None", None}:
+                there = any(line.get_marker() == marker for line in lines)
+            else:
+                bars = [p for axes in figure.axes for p in axes.patches if p.get_width() > 0]
+                drawn = {to_hex(line.get_color()) for line in lines}
+                drawn |= {to_hex(bar.get_facecolor()) for bar in bars}
+                there = to_hex(colour) in drawn
+            found += [] if there else [text.get_text()]
+    return found
+
+
+def test_a_legend_names_only_what_is_drawn(
+    one: Study, three: Study, refused: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = altered(
+        one,
+        cells={
+            name: RefusedCell(cell=cell.cell, findings=(Finding(rule="RUN018", message="fast"),))
+            for name, cell in one.folders[0].verdict.cells.items()
+        },
+    )
+    for study in (one, three, refused, nothing):
+        for drawing in all_drawings(study):
+            assert undrawn(drawing.figure) == [], drawing.name
+    assert not identity.draw(nothing.sections[0].lead).figure.legends
+    assert identity.draw(one.sections[0].lead).figure.legends
+    monkeypatch.setattr(style, "is_drawn", lambda *_: True)
+    left = undrawn(identity.draw(nothing.sections[0].lead).figure)
+    assert "throughput" in left, "without the rule the legend would name what is not there"
 
 
 def test_reproducibility_has_every_sweep_of_every_quantity(three: Study) -> None:

@@ -113,7 +113,7 @@ def test_a_refused_baseline_is_not_counted_and_said_so(refused: Study) -> None:
     drawing = figure.draw(sweep)
     holes = [row for row in drawing.rows if row[2] == "strong"]
     assert len(holes) == 4
-    assert all(row[3] is None and str(row[-1]).startswith("PAIR") for row in holes)
+    assert all(row[3] is None and str(row[-3]).startswith("PAIR") for row in holes)
     assert "strong: refused" in drawing.alt
 
 

@@ -21,7 +21,7 @@ from nanoserve_report.pages import compose
 from nanoserve_report.pages.kills import lead
 from nanoserve_report.study import Study, load
 from nanoserve_report.views import kills
-from support.report_studies import REFUSED_CELL, said, sweep, write
+from support.report_studies import BASELINE_CELL, REFUSED_CELL, said, sweep, write
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ALWAYS = (
@@ -148,7 +148,8 @@ def test_a_refused_comparison_has_no_number_on_any_page(
 
 def test_the_refusals_page_names_rule_arm_cell_request_and_position(refused_book: Book) -> None:
     text = page(refused_book, "results/refusals.md")
-    for part in ("PAIR005", REFUSED_CELL, ">r4</td>", ">7</td>", "requests.csv, row"):
+    place = "block 3, request r4, position 7; requests.csv, row"
+    for part in ("PAIR005", f"{REFUSED_CELL} against {BASELINE_CELL}", place):
         assert part in text
 
 

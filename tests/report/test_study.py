@@ -214,8 +214,28 @@ def test_a_newer_study_without_doublings_does_not_lead(tmp_path: Path) -> None:
     assert (first.lead.name, second.lead.name) == ("20260101-cpu-day44-0123456", alone.plan.run_id)
     assert second.lead.sound_cells, second.lead.folder.verdict.findings
     book = compose(study)
-    assert "No doubling was measured" not in book.files["results/index.md"].decode()
-    assert "No doubling was measured" in book.files["results/devices/cpu-float32.md"].decode()
+    said = "No doubling of the slots was planned here"
+    assert said not in book.files["results/index.md"].decode()
+    assert book.files["results/devices/cpu-float32.md"].decode().count(said) == 1
+
+
+def test_what_doubles_from_one_slot_leads_a_newer_study_that_doubles_from_more() -> None:
+    """The ladder is the newest plan and begins at four slots; the stamps' cost doubles nothing."""
+    results = Path(__file__).parents[2] / "bench" / "results"
+    names = ("cpu-timing-1044770", "cpu-day44-1044770", "cpu-full-1044770", "cpu-ladder-095b70a")
+    folders = [Folder(name=n, verdict=judge_path(results / f"20261130-{n}")) for n in names]
+    folders.sort(key=lambda folder: folder.created_at)
+    assert folders[-1].name == "cpu-ladder-095b70a"
+    shown = [
+        (section.lead.name, section.setting.workload)
+        for section in Study(folders=tuple(folders)).sections
+    ]
+    assert shown == [
+        ("cpu-full-1044770", "day44"),
+        ("cpu-full-1044770", "day44x32"),
+        ("cpu-ladder-095b70a", "day44"),
+        ("cpu-timing-1044770", "day44"),
+    ]
 
 
 def test_noise_recorded_for_its_own_sake_has_no_section_beside_others() -> None:

@@ -28,7 +28,7 @@ from nanoserve_report.views import calibration as words
 
 COLUMNS = (
     "source", "truth", "stopping_rule", "run_length", "arms", "quantity", "envelope", "studies",
-    "share", "low", "high", "hole",
+    "share", "low", "high", "hole", "run", "blocks",
 )  # fmt: skip
 CALLED, HELD, POWER = "called faster or slower", "interval held the truth", "called faster"
 
@@ -64,6 +64,7 @@ def draw(record: Calibration, facts: SourceFacts) -> Drawing:
     drawn = list(marks(rows))
     kinds = list(dict.fromkeys(_kind(row) for row in rows))
     effects = [row for row in rows if row.effect != 1]
+    origin = (" ".join(facts.run_ids), facts.blocks)
     panels = (
         (CALLED, "nothing differs: called faster or slower"),
         (HELD, "nothing differs: interval held the truth"),
@@ -86,7 +87,12 @@ def draw(record: Calibration, facts: SourceFacts) -> Drawing:
                 if not present:
                     style.hole(panel, y, 0.7, "every study was refused")
         axes[-1].set_xlabel("share of simulated studies")
-        style.shapes(figure, (("with the A/A envelope", "o"), ("without it", "s")))
+        style.shapes(
+            figure,
+            (("with the A/A envelope", "o"), ("without it", "s")),
+            (style.INK, style.MUTED),
+            hollow=frozenset("s"),
+        )
     return Drawing(
         name="calibration",
         title=f"Calibration on the noise of {words.source_words(facts)}",
@@ -97,8 +103,8 @@ def draw(record: Calibration, facts: SourceFacts) -> Drawing:
             "Bars are 95 % Monte Carlo intervals; dashed lines are the targets."
         ),
         columns=COLUMNS,
-        rows=tuple(_data(mark) for mark in drawn)
-        or ((facts.name, *(None,) * 10, "every study was refused"),),
+        rows=tuple((*_data(mark), *origin) for mark in drawn)
+        or ((facts.name, *(None,) * 10, "every study was refused", *origin),),
         figure=figure,
     )
 

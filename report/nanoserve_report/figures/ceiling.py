@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from nanoserve_bench.plan import SkippedDevice
 from nanoserve_bench.soundness import SoundCell
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import devices, style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.study import AnyCell, Section, Study, Sweep
 from nanoserve_report.views.common import NO_CEILING
 
 COLUMNS = (
     "device", "device_name", "dtype", "workload", "arm", "slots", "read_share", "read_share_low",
-    "read_share_high", "matrix_share", "matrix_share_low", "matrix_share_high", "hole",
+    "read_share_high", "matrix_share", "matrix_share_low", "matrix_share_high", "hole", "run",
+    "blocks",
 )  # fmt: skip
 SHAPES = (("o", style.BATCH), ("s", style.SLOT))
 """Marker and colour of the read share and of the matrix share."""
@@ -57,7 +57,7 @@ def draw(sweep: Sweep) -> Drawing:
 def draw_devices(study: Study) -> Drawing:
     """One panel per device, each against its own ceilings; devices not measured are holes."""
     sections, holes = devices.panels(study)
-    heights = [0.35 + 0.44 * max(1, len(s.lead.cells)) for s in sections] + [0.95] * len(holes)
+    heights = [0.35 + 0.44 * max(1, len(s.lead.cells)) for s in sections] + [0.75] * len(holes)
     top = _limit([cell for section in sections for cell in section.lead.sound_cells])
     with style.house_style():
         figure, axes = style.blank(0.7 + sum(h + 0.3 for h in heights), len(heights), heights)
@@ -66,10 +66,10 @@ def draw_devices(study: Study) -> Drawing:
             style.panel_title(panel, devices.place(section))
         for panel, hole in zip(axes[len(sections) :], holes, strict=True):
             style.row_axis(panel, [""])
-            _share_axis(panel, top)
+            style.no_axis(panel)
             style.panel_title(panel, hole.device)
             style.hole(panel, 0, 1.0, wording.wrap(wording.not_measured(hole), 44))
-        axes[-1].set_xlabel("share of what each device can do itself")
+        axes[len(sections) - 1].set_xlabel("share of what each device can do itself")
         _legend(figure)
     return Drawing(
         name="ceilings",
@@ -78,7 +78,9 @@ def draw_devices(study: Study) -> Drawing:
         caption=f"{CAPTION} Every device is held against its own ceilings, not another's.",
         columns=COLUMNS,
         rows=tuple(row for section in sections for row in _data(section.lead))
-        + tuple((hole.device, *(None,) * 11, wording.not_measured(hole)) for hole in holes),
+        + tuple(
+            (hole.device, *(None,) * 11, wording.not_measured(hole), None, None) for hole in holes
+        ),
         figure=figure,
     )
 
@@ -140,16 +142,13 @@ def _row(axes: Axes, y: int, cell: SoundCell) -> None:
 
 
 def _legend(figure: Figure) -> None:
-    handles = [
-        Line2D([], [], color=role.sentinel, marker=shape, markersize=5, linestyle="none",
-               label=label)
-        for label, (shape, role) in zip(("read bandwidth", "matrix rate"), SHAPES, strict=True)
-    ]  # fmt: skip
-    figure.legend(
-        handles=handles, loc="outside upper left", ncols=2, frameon=False,
-        fontsize=style.SMALL_PT, handlelength=1.0, borderaxespad=0.0, borderpad=0.1,
-        labelcolor=style.INK.sentinel,
-    )  # fmt: skip
+    names = ("read bandwidth", "matrix rate")
+    style.shapes(
+        figure,
+        [(label, shape) for label, (shape, _) in zip(names, SHAPES, strict=True)],
+        [role for _, role in SHAPES],
+        ncols=2,
+    )
 
 
 def _words(sweep: Sweep) -> str:
@@ -177,8 +176,8 @@ def _devices_alt(sections: tuple[Section, ...], holes: tuple[SkippedDevice, ...]
 def _data(sweep: Sweep) -> tuple[tuple[Value, ...], ...]:
     setting = sweep.setting
     names = (setting.device, sweep.device_name, setting.dtype, setting.workload)
-    rows = tuple((*names, *_cell_data(cell)) for cell in sweep.cells)
-    return rows or ((*names, *(None,) * 8, "no cell was planned"),)
+    rows = tuple((*names, *_cell_data(cell), sweep.name, blocks_of(cell)) for cell in sweep.cells)
+    return rows or ((*names, *(None,) * 8, "no cell was planned", sweep.name, None),)
 
 
 def _cell_data(cell: AnyCell) -> tuple[Value, ...]:

@@ -19,7 +19,7 @@ from nanoserve_report.views.common import NO_HOLDS
 
 COLUMNS = (
     "device", "device_name", "dtype", "workload", "arm", "slots_from", "slots_to", "slot_ratio",
-    "slot_ratio_low", "slot_ratio_high", "hole",
+    "slot_ratio_low", "slot_ratio_high", "hole", "run", "blocks",
 )  # fmt: skip
 NEVER_LOOKED = SkippedDevice(device="cuda", reason="no sweep has looked for one")
 
@@ -50,7 +50,7 @@ def place(section: Section) -> str:
 def draw(study: Study) -> Drawing:
     """One panel per device, holes included."""
     sections, holes = panels(study)
-    heights = [_height(section) for section in sections] + [0.95] * len(holes)
+    heights = [_height(section) for section in sections] + [0.75] * len(holes)
     with style.house_style():
         figure, axes = style.blank(0.5 + sum(h + 0.3 for h in heights), len(heights), heights)
         low, high = _limits(sections)
@@ -58,7 +58,9 @@ def draw(study: Study) -> Drawing:
             _measured(panel, section, low, high)
         for panel, hole in zip(axes[len(sections) :], holes, strict=True):
             _hole(panel, hole, low, high)
-        axes[-1].set_xlabel("per-slot-second after a doubling, times before it (log)")
+        axes[len(sections) - 1].set_xlabel(
+            "per-slot-second after a doubling, times before it (log)"
+        )
     return Drawing(
         name="devices",
         title="CPU versus card: what is left of one row after each doubling",
@@ -71,7 +73,7 @@ def draw(study: Study) -> Drawing:
         columns=COLUMNS,
         rows=tuple(row for section in sections for row in _data(section))
         + tuple(
-            (hole.device, *(None,) * 9, wording.not_measured(hole)) for hole in holes
+            (hole.device, *(None,) * 9, wording.not_measured(hole), None, None) for hole in holes
         ),
         figure=figure,
     )  # fmt: skip
@@ -130,6 +132,7 @@ def _measured(axes: Axes, section: Section, low: float, high: float) -> None:
 def _hole(axes: Axes, hole: SkippedDevice, low: float, high: float) -> None:
     style.row_axis(axes, [""])
     style.log_axis(axes, low, high, "", suffix=numbers.TIMES)
+    style.no_axis(axes)
     style.panel_title(axes, hole.device)
     style.hole(axes, 0, 1.0, wording.wrap(wording.not_measured(hole), 44))
 
@@ -153,9 +156,11 @@ def _data(section: Section) -> list[tuple[Value, ...]]:
         place = (*names, item.lower.arm, item.lower.slots, 2 * item.lower.slots)
         if isinstance(item, SoundMarginal) and item.slot_ratio is not None:
             ratio = item.slot_ratio
-            rows.append((*place, ratio.point, ratio.low, ratio.high, None))
+            found = (ratio.point, ratio.low, ratio.high, None)
+            rows.append((*place, *found, sweep.name, ratio.n))
         elif isinstance(item, SoundMarginal):
-            rows.append((*place, None, None, None, NO_HOLDS))
+            rows.append((*place, None, None, None, NO_HOLDS, sweep.name, item.product.n))
         else:
-            rows.append((*place, None, None, None, wording.codes(item.findings)))
-    return rows or [(*names, *(None,) * 6, "no doubling measured")]
+            codes = wording.codes(item.findings)
+            rows.append((*place, None, None, None, codes, sweep.name, None))
+    return rows or [(*names, *(None,) * 6, "no doubling measured", sweep.name, None)]

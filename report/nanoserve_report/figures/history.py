@@ -17,7 +17,7 @@ from nanoserve_report.views.history import name_of
 
 COLUMNS = (
     "quantity", "arm", "slots", "version", "since", "value", "low", "high", "throughput_tok_per_s",
-    "change", "change_low", "change_high", "verdict", "hole",
+    "change", "change_low", "change_high", "verdict", "hole", "run", "blocks",
 )  # fmt: skip
 MOST_VERSIONS = 8
 """Versions that are drawn, the newest; the table has all of them."""
@@ -128,13 +128,15 @@ def _data(track: Track, quantity: Quantity, index: int) -> tuple[Value, ...]:
     )  # fmt: skip
     found = version.get(quantity)
     if isinstance(found, Missing):
-        return (*names, *(None,) * 8, found.reason)
+        return (*names, *(None,) * 8, found.reason, found.folder or None, None)
     value, change = found.value, track.change(quantity, index)
+    origin = (found.run, value.n)
     throughput = None if found.throughput is None else found.throughput.point
     if change is None:
-        return (*names, value.point, value.low, value.high, throughput, *(None,) * 4, None)
+        nothing = (None,) * 5
+        return (*names, value.point, value.low, value.high, throughput, *nothing, *origin)
     ratio = change.ratio
     return (
         *names, value.point, value.low, value.high, throughput, ratio.point, ratio.low, ratio.high,
-        change.verdict, None,
+        change.verdict, None, *origin,
     )  # fmt: skip

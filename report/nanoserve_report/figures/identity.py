@@ -15,14 +15,14 @@ from matplotlib.axes import Axes
 from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.figures.walk import end_mark, two_steps
 from nanoserve_report.study import AnyCell, Sweep
 
 COLUMNS = (
     "cell", "arm", "slots", "batch_occupancy_rows", "tokens_per_slot_second",
     "system_occupancy_requests", "tokens_per_request_second", "throughput_tok_per_s",
-    "throughput_low", "throughput_high", "hole",
+    "throughput_low", "throughput_high", "hole", "run", "blocks",
 )  # fmt: skip
 
 
@@ -60,7 +60,8 @@ def draw(sweep: Sweep) -> Drawing:
             "exactly, in every trial; drawn are the means over the blocks."
         ),
         columns=COLUMNS,
-        rows=tuple(_data(cell) for cell in cells) or ((None,) * 10 + ("no cell",),),
+        rows=tuple((*_data(cell), sweep.name, blocks_of(cell)) for cell in cells)
+        or ((*(None,) * 10, "no cell", sweep.name, None),),
         figure=figure,
     )
 

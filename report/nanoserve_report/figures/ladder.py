@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from nanoserve_bench.soundness import RefusedComparison, SoundComparison
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.ladder import Rung, rungs
 from nanoserve_report.study import AnyComparison, Sweep
 
 COLUMNS = (
     "candidate", "slots", "baseline", "speedup", "speedup_low", "speedup_high", "verdict",
-    "best_baseline", "hole",
+    "best_baseline", "hole", "run", "blocks",
 )  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def draw(sweep: Sweep) -> Drawing:
             "Left of the dashed line the candidate loses."
         ),
         columns=COLUMNS,
-        rows=tuple(_data(rung, pair) for rung, pair in rows),
+        rows=tuple((*_data(rung, pair), sweep.name, blocks_of(pair)) for rung, pair in rows),
         figure=figure,
     )
 

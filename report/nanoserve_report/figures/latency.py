@@ -15,14 +15,17 @@ from nanoserve_bench.statistics import Worth
 from nanoserve_report import loads as loading
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.loads import Load
 from nanoserve_report.study import AnyMarginal, Sweep
 
 COLUMNS = (
     "sweep", "arm", "slots", "offered_requests_per_s", "throughput_tok_per_s", "throughput_low",
     "throughput_high", "tpot_ms", "tpot_ms_low", "tpot_ms_high", "state", "knee", "hole",
+    "run", "blocks",
 )  # fmt: skip
+Knees = dict[str, tuple[int | None, str]]
+"""Of each arm: the slots at its knee, and the sentence that says how that is known."""
 
 
 def draw(sweep: Sweep) -> Drawing:
@@ -57,7 +60,7 @@ def draw(sweep: Sweep) -> Drawing:
             "Circles: all requests at once, in more and more slots. Squares: requests offered in "
             "an open loop at the rates beside them; hollow where the queue still grew at the end. "
             "Lines through a point are its 95 % intervals. "
-            "The star is the knee: the last slot count before a doubling that is not worth it."
+            f"{_knee_words(knees)}"
         ),
         columns=COLUMNS,
         rows=_data(sweep, loads, arms, knees),
@@ -100,6 +103,13 @@ def knee(sweep: Sweep, arm: str) -> tuple[int | None, str]:
     last = wording.slots(items[-1].upper.slots)
     rest = f"; {numbers.enumerate_words(undecided)}" if undecided else ""
     return None, f"{arm}: the knee lies beyond what was measured, which ends at {last}{rest}"
+
+
+def _knee_words(knees: Knees) -> str:
+    """What the star is, where one is drawn."""
+    if any(at is not None for at, _ in knees.values()):
+        return "The star is the knee: the last slot count before a doubling that is not worth it."
+    return "No knee is drawn, because none was found among the slots that were measured."
 
 
 def _slot_cells(sweep: Sweep, arm: str) -> list[SoundCell]:
@@ -162,9 +172,6 @@ def _intervals(axes: Axes, cell: SoundCell, role: style.Role) -> None:
         axes.plot(*line, color=role.sentinel, linewidth=1.1, solid_capstyle="butt", zorder=3)
 
 
-Knees = dict[str, tuple[int | None, str]]
-
-
 def _alt(sweep: Sweep, loads: tuple[Load, ...], arms: list[str], knees: Knees) -> str:
     parts = []
     for arm in arms:
@@ -196,14 +203,17 @@ def _data(
     for arm in arms:
         for cell in _slot_cells(sweep, arm):
             at = "yes" if cell.cell.slots == knees[arm][0] else "no"
-            rows.append(("slots", arm, cell.cell.slots, None, *_values(cell), "", at, None))
+            place = ("slots", arm, cell.cell.slots, None)
+            origin = (sweep.name, blocks_of(cell))
+            rows.append((*place, *_values(cell), "", at, None, *origin))
     for load in loads:
         names = ("rates", load.cell.cell.arm, load.cell.cell.slots, load.rate_per_s)
         if isinstance(load.cell, SoundCell):
-            rows.append((*names, *_values(load.cell), load.state, "no", None))
+            origin = (sweep.name, blocks_of(load.cell))
+            rows.append((*names, *_values(load.cell), load.state, "no", None, *origin))
         else:
             codes = wording.codes(load.cell.findings)
-            rows.append((*names, *(None,) * 6, None, None, codes))
+            rows.append((*names, *(None,) * 6, None, None, codes, sweep.name, None))
     return tuple(rows)
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from nanoserve_bench.soundness import SoundMarginal
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.study import AnyMarginal, Sweep
 
 COLUMNS = (
@@ -49,7 +49,7 @@ def draw(sweep: Sweep) -> Drawing:
             "baseline is not in this figure: it cancels."
         ),
         columns=COLUMNS,
-        rows=tuple((*_data(item), sweep.name, _blocks(item)) for item in items)
+        rows=tuple((*_data(item), sweep.name, blocks_of(item)) for item in items)
         or ((*(None,) * 13, "no doubling measured", sweep.name, None),),
         figure=figure,
     )
@@ -79,10 +79,6 @@ def _row(axes: Axes, y: int, item: SoundMarginal) -> None:
         (right, y), xytext=(7, 0), textcoords="offset points", va="center",
         fontsize=style.SMALL_PT, linespacing=1.2,
     )  # fmt: skip
-
-
-def _blocks(item: AnyMarginal) -> int | None:
-    return item.product.n if isinstance(item, SoundMarginal) else None
 
 
 def _data(item: AnyMarginal) -> tuple[Value, ...]:

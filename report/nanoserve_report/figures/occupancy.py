@@ -11,13 +11,13 @@ from matplotlib.axes import Axes
 from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.study import AnyCell, Sweep
 from nanoserve_report.views.common import NO_HOLDS
 
 COLUMNS = (
     "cell", "arm", "slots", "batch_occupancy_rows", "waiting_requests",
-    "system_occupancy_requests", "hole",
+    "system_occupancy_requests", "hole", "run", "blocks",
 )  # fmt: skip
 
 
@@ -41,19 +41,21 @@ def draw(sweep: Sweep) -> Drawing:
             else:
                 _bar(axes, y, cell.batch_occupancy.point, cell.system_occupancy.point)
         style.legend(
-            figure, (("in a slot: the batch", style.BATCH),), hatched="in the system, in no slot"
+            figure,
+            (("in a slot: the batch", style.BATCH), ("in the system, in no slot", style.WAITING)),
         )
     return Drawing(
         name="occupancy",
         title="Occupancy is not batch size",
         alt=_alt(sweep),
         caption=(
-            "Solid: requests that held a slot, on average; this is the batch. Hatched: requests "
+            "Dark: requests that held a slot, on average; this is the batch. Pale: requests "
             "that were in the system and in no slot. The whole bar is the system occupancy, which "
             "says nothing about batching."
         ),
         columns=COLUMNS,
-        rows=tuple(_data(cell) for cell in cells) or ((None,) * 6 + ("no cell",),),
+        rows=tuple((*_data(cell), sweep.name, blocks_of(cell)) for cell in cells)
+        or ((*(None,) * 6, "no cell", sweep.name, None),),
         figure=figure,
     )
 
@@ -65,8 +67,7 @@ def _bar(axes: Axes, y: int, held: float, system: float) -> None:
         [max(system - held, 0.0)],
         left=[held],
         height=0.56,
-        facecolor="none",
-        hatch="////",
+        facecolor=style.WAITING.sentinel,
         edgecolor=style.HOLE.sentinel,
         linewidth=0.7,
         zorder=3,

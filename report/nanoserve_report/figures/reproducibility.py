@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from nanoserve_report import spread, wording
+from nanoserve_report import numbers, spread, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
 from nanoserve_report.spread import Line
 from nanoserve_report.study import Section, Sweep
 
-COLUMNS = ("quantity", "arm", "slots", "run", "point", "low", "high", "hole")
+COLUMNS = ("quantity", "arm", "slots", "point", "low", "high", "hole", "run", "blocks")
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")
 
 
@@ -59,10 +59,11 @@ def draw(section: Section) -> Drawing:
             figure,
             [
                 (
-                    sweep.name if _sound(sweep) else f"{sweep.name} (refused)",
+                    sweep.name,
                     SHAPES[i % len(SHAPES)],
                 )
                 for i, sweep in enumerate(section.sweeps)
+                if _sound(sweep)
             ],
         )
     return Drawing(
@@ -72,16 +73,23 @@ def draw(section: Section) -> Drawing:
         caption=(
             "One point per sweep, with its 95 % interval. The number at the right is the largest "
             "point over the smallest: 1.00 would be perfect agreement."
+            f"{_left_out(section)}"
         ),
         columns=COLUMNS,
         rows=tuple(row for line in (*headline, *doublings) for row in _data(line, names))
-        or ((None,) * 7 + ("nothing sound",),),
+        or ((*(None,) * 6, "nothing sound", " ".join(names), None),),
         figure=figure,
     )
 
 
 def _sound(sweep: Sweep) -> bool:
     return bool(sweep.sound_rivals or sweep.sound_marginals)
+
+
+def _left_out(section: Section) -> str:
+    """The sweeps of which nothing is drawn; empty where there are none."""
+    names = [sweep.name for sweep in section.sweeps if not _sound(sweep)]
+    return f" Refused, and not drawn: {numbers.enumerate_words(names)}." if names else ""
 
 
 def _limits(lines: Sequence[Line]) -> tuple[float, float]:
@@ -117,9 +125,11 @@ def _data(line: Line, names: Sequence[str]) -> list[tuple[Value, ...]]:
     rows: list[tuple[Value, ...]] = []
     for name in names:
         estimate = line.by_run.get(name)
-        place = (line.quantity, line.arm, line.slots, name)
+        place = (line.quantity, line.arm, line.slots)
         if estimate is None:
-            rows.append((*place, None, None, None, "refused or not measured in this sweep"))
+            hole = "refused or not measured in this sweep"
+            rows.append((*place, None, None, None, hole, name, None))
         else:
-            rows.append((*place, estimate.point, estimate.low, estimate.high, None))
+            values = (estimate.point, estimate.low, estimate.high)
+            rows.append((*place, *values, None, name, estimate.n))
     return rows

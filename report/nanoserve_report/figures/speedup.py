@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from nanoserve_bench.soundness import RefusedComparison, SoundComparison
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
-from nanoserve_report.figures.drawing import Drawing, Value
+from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.figures.walk import LANE, end_mark, two_steps
 from nanoserve_report.study import AnyComparison, Sweep
 
@@ -53,7 +53,7 @@ def draw(sweep: Sweep) -> Drawing:
             "95 % interval). The axis is logarithmic, so the steps add up to the product."
         ),
         columns=COLUMNS,
-        rows=tuple((*_data(pair), sweep.name, _blocks(pair)) for pair in pairs)
+        rows=tuple((*_data(pair), sweep.name, blocks_of(pair)) for pair in pairs)
         or ((*(None,) * 13, "no comparison planned", sweep.name, None),),
         figure=figure,
     )
@@ -115,10 +115,6 @@ def _alt(sweep: Sweep) -> str:
         else:
             parts.append(f"{who}: {wording.product_words(pair)}")
     return f"Speedup against {wording.baseline_words(sweep)}, as a product. {'; '.join(parts)}."
-
-
-def _blocks(pair: AnyComparison) -> int | None:
-    return None if isinstance(pair, RefusedComparison) else pair.speedup.n
 
 
 def _data(pair: AnyComparison) -> tuple[Value, ...]:

@@ -44,6 +44,7 @@ class Drawn:
     caption: str
     width: int
     height: int
+    runs: tuple[str, ...]
     svg: str
     csv: str
 
@@ -58,6 +59,7 @@ class Drawn:
             caption=drawing.caption,
             width=round(width),
             height=round(height),
+            runs=drawing.runs,
             svg=render(drawing.figure).decode(),
             csv=drawing.to_csv(),
         )
@@ -120,8 +122,9 @@ class Store:
             head, _, body = (self.folder / f"{key}.json").read_bytes().partition(b"\n")
             if head.decode() != _sha256(body):
                 return None
-            return Drawn(**json.loads(body))
-        except (OSError, ValueError, TypeError):
+            fields = json.loads(body)
+            return Drawn(**{**fields, "runs": tuple(fields["runs"])})
+        except (OSError, ValueError, TypeError, KeyError):
             return None  # not there, not whole, or of another shape: drawn again
 
     def _write(self, key: str, drawn: Drawn) -> None:

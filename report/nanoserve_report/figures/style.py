@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import matplotlib as mpl
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
@@ -26,6 +26,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 WIDTH_IN = 4.4
 """Width of every figure in inches (317 pt); heights follow the number of rows."""
+
+PANEL_GAP_IN = 0.12
+"""Between the axis of a panel and the title of the one below it."""
 
 FONT_PT = 9.0
 SMALL_PT = 8.2
@@ -45,6 +48,7 @@ INK = Role(name="ink", sentinel="#010203", light="#1c2430", dark="#e4e8ee")
 MUTED = Role(name="muted", sentinel="#010305", light="#56606e", dark="#a3adba")
 GRID = Role(name="grid", sentinel="#010407", light="#d9dee5", dark="#39424f")
 HOLE = Role(name="hole", sentinel="#010509", light="#8b95a3", dark="#76808e")
+WAITING = Role(name="waiting", sentinel="#010d19", light="#cfe0ee", dark="#2f4a61")
 BATCH = Role(name="batch", sentinel="#01060b", light="#0b6fa8", dark="#58b4ea")
 SLOT = Role(name="slot", sentinel="#01070d", light="#b85c00", dark="#f0a04b")
 SYSTEM = Role(name="system", sentinel="#01080f", light="#5b5fc7", dark="#a5a8f5")
@@ -52,7 +56,7 @@ REQUEST = Role(name="request", sentinel="#010911", light="#a8447a", dark="#ea8fb
 GOOD = Role(name="good", sentinel="#010a13", light="#00755a", dark="#3fc79c")
 BAD = Role(name="bad", sentinel="#010b15", light="#b3361b", dark="#ff8b6b")
 PAPER = Role(name="paper", sentinel="#010c17", light="#ffffff", dark="#1b1f27")
-ROLES = (INK, MUTED, GRID, HOLE, BATCH, SLOT, SYSTEM, REQUEST, GOOD, BAD, PAPER)
+ROLES = (INK, MUTED, GRID, HOLE, WAITING, BATCH, SLOT, SYSTEM, REQUEST, GOOD, BAD, PAPER)
 
 VERDICT_MARKS = {
     "worth it": ("^", GOOD),
@@ -111,8 +115,11 @@ def blank(
     height_in: float, panels: int = 1, ratios: Sequence[float] | None = None
 ) -> tuple[Figure, list[Axes]]:
     """A figure of the house width with `panels` stacked axes, outside pyplot's global state."""
-    figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.03)  # type: ignore[union-attr,call-arg]
+    figure = Figure(
+        figsize=(WIDTH_IN, height_in + PANEL_GAP_IN * (panels - 1)), layout="constrained"
+    )
+    gap = PANEL_GAP_IN / 2 if panels > 1 else 0.0
+    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.03 + gap)  # type: ignore[union-attr,call-arg]
     axes = figure.subplots(panels, 1, squeeze=False, height_ratios=ratios)
     return figure, [axes[row][0] for row in range(panels)]
 
@@ -182,6 +189,12 @@ def marker(axes: Axes, x: float, y: float, verdict: str) -> None:
     )
 
 
+def no_axis(axes: Axes) -> None:
+    """A panel in which nothing was measured has no scale to read."""
+    axes.xaxis.set_major_locator(NullLocator())
+    axes.spines["bottom"].set_visible(False)
+
+
 def hole(axes: Axes, y: float, height: float, words: str) -> None:
     """A row that has no number: hatched over the whole axis, with the reason in words."""
     axes.add_patch(
@@ -241,39 +254,66 @@ def legend(
     lines: Sequence[tuple[str, Role]],
     *,
     product: str = "",
-    hatched: str = "",
 ) -> None:
-    """What each stroke means, above the axes; the product's diamond and hatching on request."""
-    handles: list[Artist] = [
+    """What each stroke means, above the axes, of those that are drawn; likewise the diamond."""
+    handles = [
         Line2D([], [], color=role.sentinel, linewidth=5.0, solid_capstyle="butt", label=label)
         for label, role in lines
     ]
-    if hatched:
-        handles.append(
-            Rectangle((0, 0), 1, 1, facecolor="none", edgecolor=HOLE.sentinel, hatch="////",
-                      linewidth=0.7, label=hatched)
-        )  # fmt: skip
     if product:
         handles.append(
             Line2D([], [], color=INK.sentinel, marker="D", markersize=5, linestyle="none",
                    label=product)
         )  # fmt: skip
-    figure.legend(
-        handles=handles, loc="outside upper left", ncols=2, frameon=False, fontsize=SMALL_PT,
-        handlelength=1.4, columnspacing=1.2, borderaxespad=0.0, borderpad=0.1, labelspacing=0.25,
-        labelcolor=INK.sentinel,
-    )  # fmt: skip
+    _above(figure, handles, ncols=2, handlelength=1.4)
 
 
-def shapes(figure: Figure, items: Sequence[tuple[str, str]]) -> None:
-    """Which marker shape is which, above the axes."""
+def shapes(
+    figure: Figure,
+    items: Sequence[tuple[str, str]],
+    roles: Sequence[Role] = (),
+    *,
+    ncols: int = 1,
+    hollow: frozenset[str] = frozenset(),
+) -> None:
+    """Which marker shape is which, above the axes, of those that are drawn.
+
+    `roles` colour them, one each; the shapes in `hollow` are drawn so.
+    """
+    colours = [role.sentinel for role in roles] or [INK.sentinel] * len(items)
     handles = [
-        Line2D([], [], color=INK.sentinel, marker=shape, markersize=4.5, linestyle="none",
-               label=label)
-        for label, shape in items
+        Line2D(
+            [], [], color=colour, marker=shape, markersize=4.5, linestyle="none", label=label,
+            markerfacecolor=PAPER.sentinel if shape in hollow else colour,
+        )
+        for (label, shape), colour in zip(items, colours, strict=True)
     ]  # fmt: skip
-    figure.legend(
-        handles=handles, loc="outside upper left", ncols=1, frameon=False, fontsize=SMALL_PT,
-        handlelength=1.0, borderaxespad=0.0, borderpad=0.1, labelspacing=0.25,
-        labelcolor=INK.sentinel,
-    )  # fmt: skip
+    _above(figure, handles, ncols=ncols, handlelength=1.0)
+
+
+def _above(figure: Figure, handles: Sequence[Line2D], *, ncols: int, handlelength: float) -> None:
+    """A legend of what is drawn; none where nothing of it is."""
+    present = [handle for handle in handles if is_drawn(figure, handle)]
+    if present:
+        figure.legend(
+            handles=present, loc="outside upper left", ncols=ncols, frameon=False,
+            fontsize=SMALL_PT, handlelength=handlelength, columnspacing=1.2, borderaxespad=0.0,
+            borderpad=0.1, labelspacing=0.25, labelcolor=INK.sentinel,
+        )  # fmt: skip
+
+
+def is_drawn(figure: Figure, handle: Line2D) -> bool:
+    """Whether an axis holds what a legend's handle stands for: its marker, or its colour."""
+    marker, colour = handle.get_marker(), to_hex(handle.get_color())
+    for axes in figure.axes:
+        lines = [line for line in axes.lines if len(line.get_xdata())]  # type: ignore[arg-type]
+        if marker not in (None, "None", ""):
+            if any(line.get_marker() == marker for line in lines):
+                return True
+        elif any(to_hex(line.get_color()) == colour for line in lines) or any(
+            to_hex(patch.get_facecolor()) == colour and patch.get_width() > 0
+            for patch in axes.patches
+            if isinstance(patch, Rectangle)
+        ):
+            return True
+    return False

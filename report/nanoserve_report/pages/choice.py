@@ -34,4 +34,8 @@ def count(sweep: Sweep) -> str:
 
 
 def _link(sweep: Sweep, linker: Linker) -> dict[str, str]:
-    return {"name": sweep.name, "href": linker.to(common.run_page(sweep.name))}
+    return {
+        "name": sweep.name,
+        "href": linker.to(common.run_page(sweep.name)),
+        "again": common.rerun(sweep.name, linker),
+    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from nanoserve_report import ladder, noise, spread, wording
+from nanoserve_report import ladder, noise, order, spread, wording
 from nanoserve_report.book import Book
 from nanoserve_report.figures import (
     ceiling,
@@ -17,6 +18,7 @@ from nanoserve_report.figures import (
 )
 from nanoserve_report.figures import devices as devices_figure
 from nanoserve_report.figures import ladder as ladder_figure
+from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import choice, parts
 from nanoserve_report.study import DevicePage, Section, Study, Sweep
@@ -25,7 +27,7 @@ from nanoserve_report.views import load as load_tables
 from nanoserve_report.views import sweep as tables
 
 INDEX = "results/devices/index.md"
-OF_A_SWEEP = (marginal.draw, speedup.draw, identity.draw, occupancy.draw, ceiling.draw)
+OF_CELLS = (identity.draw, occupancy.draw, ceiling.draw)
 
 
 def write(book: Book, study: Study) -> None:
@@ -64,6 +66,7 @@ def _page(book: Book, page: DevicePage) -> None:
         linker,
         title=parts.device_title(page.device, page.dtype),
         machine=parts.machine_line(page),
+        order=len(page.sections) > 1 and order.WORDS,
         parts_of_page=[_part(book, page, section, linker) for section in page.sections],
     )
 
@@ -87,11 +90,20 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
         "prefill": tables.prefill(sweep, linker),
         "latencies": tables.latencies(sweep, linker),
         "splits": tables.splits(sweep, linker),
-        "figures": [book.figure(draw, sweep, stem=stem, linker=linker) for draw in OF_A_SWEEP],
+        "figures": [book.figure(draw, sweep, stem=stem, linker=linker) for draw in _drawn(sweep)],
         "ladder": _ladder(book, sweep, stem, linker),
         "load": _load(book, sweep, stem, linker),
         "reproduction": _reproduction(book, section, stem, linker),
     }
+
+
+def _drawn(sweep: Sweep) -> list[Callable[[Sweep], Drawing]]:
+    """The figures of a sweep: none of doublings or ratios where none were planned."""
+    return [
+        *([marginal.draw] if sweep.marginals else []),
+        *([speedup.draw] if sweep.headline_rivals else []),
+        *OF_CELLS,
+    ]
 
 
 def _ladder(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, Any] | None:

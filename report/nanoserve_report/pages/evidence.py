@@ -80,26 +80,24 @@ def _divergences(folder: Folder) -> Table | None:
     return Table(
         caption="First divergences, as the sweep recorded them with the model at hand",
         columns=text_columns(
-            "cell", "reference", "block", "request", "position", "token", "reference's token",
-            "top-2 margin", "noise floor", "later agreement", "class",
+            "cell", "class", "place", "token", "reference's token", "top-2 margin", "noise floor",
+            "later agreement",
         ),
         rows=tuple(_divergence(row) for row in rows),
+        prose=True,
     )  # fmt: skip
 
 
 def _divergence(row: DivergenceRow) -> tuple[Cell, ...]:
     return (
-        Text(text=row.cell),
-        Text(text=row.reference_cell),
-        common.whole(row.block),
-        Text(text=row.request),
-        common.whole(row.position),
+        Text(text=f"{row.cell} against {row.reference_cell}"),
+        Text(text=row.kind),
+        Text(text=f"block {row.block}, request {row.request}, position {row.position}"),
         _token(row.token_id, row.text),
         _token(row.reference_token_id, row.reference_text),
         common.optional(row.top2_margin),
         common.optional(row.noise_floor),
         common.optional(row.later_agreement),
-        Text(text=row.kind),
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from nanoserve_report import claims, numbers, source, spread, wording
+from nanoserve_bench.soundness import RULES
+from nanoserve_report import claims, numbers, order, source, spread, wording
 from nanoserve_report.book import Book
 from nanoserve_report.figures import devices as devices_figure
 from nanoserve_report.figures import marginal, reproducibility, speedup
@@ -15,7 +16,8 @@ from nanoserve_report.study import DevicePage, Section, Study
 from nanoserve_report.views import overview as tables
 
 PAGE = "results/index.md"
-MOST_DEVICES_DRAWN = 6
+MOST_NAMED = 3
+"""Places of one rule that the overview names."""
 
 
 def write(book: Book, study: Study) -> None:
@@ -75,12 +77,26 @@ def nothing_line(study: Study) -> str:
 
 
 def refused_line(study: Study) -> str:
-    """How many findings, by rule; empty where there is none."""
-    counts = Counter(finding.rule for _, finding in study.findings)
-    if not counts:
+    """How many findings, and by rule what they refuse; empty where there is none."""
+    by_rule: dict[str, list[str]] = {}
+    for _, finding in study.findings:
+        by_rule.setdefault(finding.rule, []).append(tables.whose(finding))
+    if not by_rule:
         return ""
-    words = numbers.enumerate_words([f"{rule} ({n})" for rule, n in sorted(counts.items())])
-    return f"{numbers.count(sum(counts.values()), 'finding').capitalize()}: {words}."
+    words = [f"{rule} ({_name(rule)}): {_some(by_rule[rule])}" for rule in sorted(by_rule)]
+    return f"{numbers.count(len(study.findings), 'finding').capitalize()}. {'; '.join(words)}."
+
+
+def _name(code: str) -> str:
+    return next((rule.name for rule in RULES if rule.code == code), "no rule of this version")
+
+
+def _some(places: list[str]) -> str:
+    """The first few of some places, each once, and how many more there are."""
+    named = list(dict.fromkeys(places))
+    more = len(named) - MOST_NAMED
+    rest = [f"{more} more"] if more > 0 else []
+    return numbers.enumerate_words([*named[:MOST_NAMED], *rest])
 
 
 def _device(book: Book, page: DevicePage, linker: Linker) -> dict[str, Any]:
@@ -90,6 +106,7 @@ def _device(book: Book, page: DevicePage, linker: Linker) -> dict[str, Any]:
         "anchor": page.slug,
         "machine": parts.machine_line(page),
         "reach": len(doubled) > 1 and wording.reach(doubled),
+        "order": len(page.sections) > 1 and order.WORDS,
         "parts": [
             _part(book, page, section, linker)
             for section in page.sections

@@ -17,6 +17,7 @@ from nanoserve_bench.soundness.rules.run_ceiling import MARGIN
 from nanoserve_report import numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
+from nanoserve_report.pages.rerun import Rerun, checkout
 from nanoserve_report.study import Study
 from nanoserve_report.views import common
 from nanoserve_report.views import own as tables
@@ -95,6 +96,7 @@ def _speed(perf: Perf, rivals: str, linker: Linker) -> dict[str, Any]:
         "standing": f"Of {len(perf.figures)} figures: {standing}.{unfinished}",
         "good": run.complete and set(verdicts) <= {Standing.MET, Standing.HOLE},
         "setting": _where(run.model, run.threads, run.revision, run.facts),
+        "again": _again(run.revision, run.command),
         "rows": tables.speed(run, perf.figures),
         "bound": _bound(run, linker),
         "rivals": rivals,
@@ -118,9 +120,19 @@ def _where(model: str, threads: int, revision: str | None, facts: tuple[Fact, ..
     return ", ".join(words)
 
 
+def _again(revision: str | None, command: str) -> Rerun:
+    """What measures it again; folders from before that do not tell their command."""
+    return Rerun(
+        commands=(*checkout(revision), command) if command else (),
+        known="" if command else "The command line was not recorded in this folder.",
+        notes=(),
+    )
+
+
 def _profile(profile: Profile) -> dict[str, Any]:
     return {
         "setting": _where(profile.model, profile.threads, profile.revision, profile.facts),
+        "again": _again(profile.revision, profile.command),
         "sentences": list(sentences(profile)),
         "disturbed": profile.disturbed,
         "pieces": _pieces(profile),
@@ -203,6 +215,7 @@ def _soak(soak: Soak) -> dict[str, Any]:
         "standing": words,
         "good": bugs == 0 and all(case.finding in tables.GOOD for case in soak.cases),
         "setting": _where(soak.model, soak.threads, soak.revision, soak.facts),
+        "again": _again(soak.revision, soak.command),
         "rows": tables.soak(soak),
         "differences": [
             f"{row.case}, request {row.request}: {row.kind}"

@@ -93,7 +93,13 @@ def knee_line(sweep: Sweep) -> str:
     arms = engines(sweep)
     if len(arms) == 1:
         return wording.knee(sweep, arms[0])
-    return " ".join(f"{arm}: {wording.knee(sweep, arm)}" for arm in arms)
+    alike: dict[str, list[str]] = {}
+    for arm in arms:
+        alike.setdefault(wording.knee(sweep, arm), []).append(arm)
+    return " ".join(
+        f"{numbers.enumerate_words(names)}: {words[0].lower()}{words[1:]}"
+        for words, names in alike.items()
+    )
 
 
 def tiles(sweep: Sweep) -> list[Tile]:
@@ -146,7 +152,8 @@ def sentences(sweep: Sweep) -> list[str]:
         )
         found.append(wording.best(sweep, best))
     found += ladder.words(ladder.rungs(sweep))
-    found += [line for line in (wording.unproven(sweep), wording.gotcha(sweep)) if line]
+    closing = (wording.refused(sweep), wording.unproven(sweep), wording.gotcha(sweep))
+    found += [line for line in closing if line]
     return found
 
 

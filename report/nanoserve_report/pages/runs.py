@@ -12,7 +12,7 @@ from nanoserve_bench.soundness import Acknowledged, RuleOutcome
 from nanoserve_report import backing, noise, numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
-from nanoserve_report.pages import parts
+from nanoserve_report.pages import parts, rerun
 from nanoserve_report.setting import slug
 from nanoserve_report.study import Folder, Study, Sweep
 from nanoserve_report.views import common
@@ -20,14 +20,13 @@ from nanoserve_report.views import folder as tables
 from nanoserve_report.views import overview as overview_tables
 from nanoserve_report.views import sweep as sweep_tables
 
-INDEX = "results/runs/index.md"
 CONTRACT = (PLAN, MANIFEST, *(row_type.FILE for row_type in ROW_TYPES))
 
 
 def write(book: Book, study: Study) -> None:
     """Add the page and the raw files of every folder, and their index."""
-    linker = book.linker(INDEX)
-    book.page(INDEX, "runs.md.jinja", linker, folders=overview_tables.folders(study, linker))
+    linker = book.linker(common.RUNS)
+    book.page(common.RUNS, "runs.md.jinja", linker, folders=overview_tables.folders(study, linker))
     for folder in study.folders:
         _page(book, folder)
 
@@ -48,6 +47,7 @@ def _page(book: Book, folder: Folder) -> None:
         status=folder.status.value,
         summary=summary(folder, outcomes),
         facts_line=facts_line(folder),
+        again=rerun.of(folder) or False,
         findings=overview_tables.findings(verdict.findings, linker) if verdict.findings else False,
         acknowledged=acknowledged(verdict.acknowledged),
         holes=holes(folder),

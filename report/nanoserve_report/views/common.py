@@ -13,6 +13,9 @@ from nanoserve_report.setting import slug
 from nanoserve_report.tables import Cell, Hole, Num, Text
 
 Fact = str | float | bool | None
+RUNS = "results/runs/index.md"
+RERUN = "again"
+"""Anchor on the page of a results folder."""
 REFUSALS = "results/refusals.md"
 KILLS = "results/kill-table.md"
 NO_HOLDS = "the system does not tell its slots"
@@ -43,6 +46,11 @@ MARKS = {
 def run_page(name: str) -> str:
     """The page of a results folder."""
     return f"results/runs/{slug(name)}.md"
+
+
+def rerun(name: str, linker: Linker) -> str:
+    """Where a results folder's revision and command stand, with its rows below."""
+    return linker.to(run_page(name), RERUN)
 
 
 def rule_page(code: str) -> str:

@@ -139,10 +139,11 @@ def ledger(folder: Folder) -> Table | None:
     """Every start of the plan: what keeps a sweep from being tried until it pleases."""
     if folder.results is None:
         return None
+    starts = folder.results.manifest.ledger
     return Table(
         caption="Every start of this plan",
         columns=text_columns(
-            "started", "revision", "uncommitted changes", "first block", "outcome"
+            "started", "revision", "uncommitted changes", "first block", "outcome", "command"
         ),
         rows=tuple(
             (
@@ -151,8 +152,9 @@ def ledger(folder: Folder) -> Table | None:
                 common.optional(start.dirty),
                 common.whole(start.first_block),
                 Text(text=start.outcome),
+                common.optional(start.command),
             )
-            for start in folder.results.manifest.ledger
+            for start in starts
         ),
         sortable=False,
     )

@@ -75,24 +75,32 @@ def findings(items: tuple[Finding, ...], linker: Linker) -> Table:
     return Table(
         caption="Every finding, with its place",
         columns=text_columns(
-            "rule", "cell or arm", "against", "block", "request", "position", "file",
-            "what is wrong",
+            "rule", "cell or arm", "place", "what is wrong",
         ),
         rows=tuple(
             (
                 Text(text=item.rule, href=linker.to(common.rule_page(item.rule))),
-                Text(text=item.cell or item.arm or "the study"),
-                Text(text=item.reference_cell or ""),
-                Text(text="" if item.block is None else str(item.block)),
-                Text(text=item.request or ""),
-                Text(text="" if item.position is None else str(item.position)),
-                Text(text=place_in_file(item)),
-                Text(text=f"{item.message} {item.evidence}".strip()),
+                Text(text=whose(item)),
+                Text(text=place(item)),
+                Text(text="; ".join(filter(None, (item.message, item.evidence)))),
             )
             for item in items
         ),
         prose=True,
     )  # fmt: skip
+
+
+def whose(item: Finding) -> str:
+    """The cell or arm that a finding is about, and the one it was set against."""
+    words = item.cell or item.arm or "the study"
+    return words if item.reference_cell is None else f"{words} against {item.reference_cell}"
+
+
+def place(item: Finding) -> str:
+    """`block 2, request 3, position 7; requests.csv, row 311`, as far as it is known."""
+    named = (("block", item.block), ("request", item.request), ("position", item.position))
+    words = ", ".join(f"{name} {value}" for name, value in named if value is not None)
+    return "; ".join(filter(None, (words, place_in_file(item))))
 
 
 def place_in_file(item: Finding) -> str:

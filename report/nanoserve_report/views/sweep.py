@@ -139,6 +139,7 @@ def factors(sweep: Sweep, linker: Linker) -> Table:
             Column(label="same weights", numeric=False),
         ),
         rows=tuple(rows),
+        wrapped=True,
     )
 
 
