@@ -68,10 +68,11 @@ def _arms(plan: Plan) -> list[str]:
         last and plan.arms[last - 1].name in added and _meets_only_itself(plan, plan.arms[last - 1])
     ):
         last -= 1
-    everywhere = [hole for hole in plan.skipped_arms if hole.device is None]
+    there = {arm.name for arm in plan.arms}
+    nowhere = [hole for hole in plan.skipped_arms if hole.arm not in there]
     return [
         *(_arm(arm) for arm in plan.arms[:last]),
-        *(_named(hole.arm, hole.system) for hole in everywhere),
+        *(_named(hole.arm, hole.system) for hole in nowhere),
     ]
 
 
@@ -135,6 +136,7 @@ def _untold(plan: Plan, bases: list[WorkloadPlan]) -> Iterator[str]:
     for workload in bases:
         if workload.name not in WORKLOADS:
             yield f"{_name(workload)} is the file with the digest {workload.source}"
+    there = {arm.name for arm in plan.arms}
     for hole in plan.skipped_arms:
-        if hole.device is None:
+        if hole.arm not in there:
             yield f"{hole.arm} was asked for and did not run; what it was told is not in the plan"

@@ -44,6 +44,9 @@ def choices_from(command: str) -> Choices:
 def planned(choices: Choices, like: Plan | None = None) -> Plan:
     """The plan of choices, on a machine with the systems of another plan."""
     versions = {} if like is None else {arm.system: arm.version for arm in like.arms}
+    loops = () if like is None else (w.name for w in like.workloads if w.arrivals is not None)
+    names = set(loops)
+    offered = set() if like is None else {c.system for c in like.cells if c.workload in names}
     missing = {} if like is None else {hole.system: hole.reason for hole in like.skipped_arms}
 
     def find(name: str) -> type[System]:
@@ -52,7 +55,10 @@ def planned(choices: Choices, like: Plan | None = None) -> Plan:
         found = systems.find_all()[name].system
         assert found is not None
         version = versions.get(name, "1.0")
-        return type(found.__name__, (found,), {"version": classmethod(lambda _: version)})
+        as_it_was: dict[str, object] = {"version": classmethod(lambda _: version)}
+        if like is not None:
+            as_it_was["open_loop"] = name in offered
+        return type(found.__name__, (found,), as_it_was)
 
     return build_plan(
         choices,
@@ -84,7 +90,12 @@ def test_the_derived_command_parses_into_the_very_plan_it_is_derived_from(folder
     assert isinstance(manifest, Manifest)
     (threads,) = [fact.value for fact in manifest.facts if fact.name == "threads"]
     command = derived(plan, threads).command
-    assert differences(planned(choices_from(command), plan), plan) == []
+    again = planned(choices_from(command), plan)
+    # A plan of an earlier version has no holes for arms that take no requests when they are due.
+    there = {arm.name for arm in plan.arms}
+    holes = tuple(hole for hole in again.skipped_arms if hole.arm not in there)
+    again = dataclasses.replace(again, skipped_arms=holes)
+    assert differences(again, plan) == []
     given = context_of(command).params
     assert (given["model"], given["wanted"], given["threads"]) == (
         plan.model, plan.devices, threads
