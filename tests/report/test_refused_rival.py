@@ -14,6 +14,7 @@ from nanoserve_report.figures import speedup
 from nanoserve_report.pages import evidence, overview
 from nanoserve_report.study import Study, load
 from support.refusing import POSITION, REFUSED_CELL, RUN_ID, one_token_off
+from support.report_studies import said
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results"
 RIVALS, MAIN = "20261130-cpu-rivals-582a871", "20261130-cpu-day44-1044770"
@@ -46,7 +47,7 @@ def test_only_that_pair_is_refused_and_all_else_stands(study: Study) -> None:
 
 
 def test_the_overview_says_who_was_refused_by_what_and_in_the_section_too(book: Book) -> None:
-    text = book.files[overview.PAGE].decode()
+    text = said(book, overview.PAGE)
     assert (
         f"1 finding. PAIR005 (same-output-tokens): {REFUSED_CELL} against "
         "hf-generate/cpu/float32/1/day44." in text
@@ -56,7 +57,7 @@ def test_the_overview_says_who_was_refused_by_what_and_in_the_section_too(book: 
 
 
 def test_the_refusals_page_shows_the_first_divergence_with_both_tokens(book: Book) -> None:
-    text = book.files["results/refusals.md"].decode()
+    text = said(book, "results/refusals.md")
     assert f"block 2, request 3, position {POSITION}; requests.csv, row 311" in text
     assert "token 34 instead of token 33" in text
     assert "triage: near-tie" in text

@@ -9,7 +9,7 @@ from pathlib import Path
 from nanoserve_report.book import MOST_ORIGINS, Book
 from nanoserve_report.pages import rerun
 from nanoserve_report.study import Study, load
-from support.report_studies import sweep, write
+from support.report_studies import said, sweep, write
 
 COMMAND = "nanoserve-bench sweep --arm hf-generate --blocks 8"
 CAPTION = re.compile(r"<figcaption>(.*?)</figcaption>", re.DOTALL)
@@ -48,7 +48,7 @@ def test_a_folder_from_before_shows_the_derived_command_as_derived(
     assert found is not None
     assert found.known == rerun.DERIVED
     assert found.commands[-1].startswith("nanoserve-bench sweep --model smollm2-135m --arm ")
-    text = one_book.files[f"results/runs/{one.folders[0].name}.md"].decode()
+    text = said(one_book, f"results/runs/{one.folders[0].name}.md")
     assert "was not recorded in this folder. This one is derived from its plan" in text
     assert "{#again}" in text
     assert "{#files}" in text

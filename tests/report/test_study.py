@@ -17,6 +17,7 @@ from support.report_studies import (
     REFUSED_CELL,
     diverge,
     ladder,
+    said,
     step_ms,
     sweep,
     write,
@@ -214,9 +215,9 @@ def test_a_newer_study_without_doublings_does_not_lead(tmp_path: Path) -> None:
     assert (first.lead.name, second.lead.name) == ("20260101-cpu-day44-0123456", alone.plan.run_id)
     assert second.lead.sound_cells, second.lead.folder.verdict.findings
     book = compose(study)
-    said = "No doubling of the slots was planned here"
-    assert said not in book.files["results/index.md"].decode()
-    assert book.files["results/devices/cpu-float32.md"].decode().count(said) == 1
+    words = "No doubling of the slots was planned here"
+    assert words not in said(book, "results/index.md")
+    assert said(book, "results/devices/cpu-float32.md").count(words) == 1
 
 
 def test_what_doubles_from_one_slot_leads_a_newer_study_that_doubles_from_more() -> None:
