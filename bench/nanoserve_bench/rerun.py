@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from nanoserve_bench.plan import Arm, Plan, WorkloadPlan
-from nanoserve_bench.workload import WORKLOADS
-from nanoserve_bench.workload_file import SUFFIX
+from nanoserve_bench.workload import SUFFIX, WORKLOADS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

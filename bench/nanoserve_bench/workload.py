@@ -65,6 +65,9 @@ RAGGED: Mapping[str, Ragged] = {
 FULL = ("day44", "day44x32")
 """The workloads of a full study; the others run where they are chosen."""
 
+SUFFIX = ".jsonl"
+"""Of a file of requests, which is a workload of one's own."""
+
 WARMUP_TOKENS = 3
 """Most tokens of a warm-up request: a prefill, and decode steps of which the second is warm."""
 

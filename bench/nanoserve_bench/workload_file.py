@@ -24,9 +24,8 @@ from nanoserve_bench.errors import PlanError
 from nanoserve_bench.faults import shorten
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import RequestLengths, WorkloadPlan
-from nanoserve_bench.workload import WORKLOADS, Prompt
+from nanoserve_bench.workload import SUFFIX, WORKLOADS, Prompt
 
-SUFFIX = ".jsonl"
 MOST_SLOTS = 32
 """Slots up to which a file is run where none are chosen."""
 _MOST_FAULTS = 20

@@ -37,8 +37,8 @@ from nanoserve_bench.standings import print_standings
 from nanoserve_bench.stopping import DEFAULT_BLOCKS
 from nanoserve_bench.sweep import Sweep, now, stored, unfinished
 from nanoserve_bench.systems import find
-from nanoserve_bench.workload import FULL, WORKLOADS, PromptBook
-from nanoserve_bench.workload_file import SUFFIX, WorkloadFile, read_workload
+from nanoserve_bench.workload import FULL, SUFFIX, WORKLOADS, PromptBook
+from nanoserve_bench.workload_file import WorkloadFile, read_workload
 
 EXIT_REFUSED = 1
 
