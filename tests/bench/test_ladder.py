@@ -15,6 +15,7 @@ from nanoserve_bench.protocol import Description, Launch, Trial, TrialResult
 from nanoserve_bench.records import RunRecord, Shape, SystemRun
 from nanoserve_bench.soundness.rules.run_steps import STEP_LOG
 from nanoserve_bench.systems import find
+from nanoserve_bench.systems.hf_continuous import PAGE_TOKENS, named
 
 MakeLaunch = Callable[..., Launch]
 WANTED = (7, 3, 7, 5, 7, 1, 6)
@@ -130,6 +131,15 @@ def test_continuous_batching_says_what_the_baseline_says(
         assert worker._process.returncode == 0
     finally:
         worker.kill()
+
+
+def test_continuous_batching_is_set_up_by_the_names_that_the_library_knows() -> None:
+    """transformers 5.17, the oldest that is supported, and the one that is pinned."""
+    assert named({"block_size", "num_blocks"}) == {"block_size": PAGE_TOKENS}
+    assert named({"page_size", "num_blocks", "auto_switch_to_flash"}) == {
+        "page_size": PAGE_TOKENS,
+        "auto_switch_to_flash": False,
+    }
 
 
 def test_continuous_batching_that_fails_is_told_and_does_not_hang(

@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
 from typing import Any, ClassVar
 
 from nanoserve_bench.feeding import Submitted, send_when_due
@@ -71,13 +73,12 @@ class HfContinuous(System):
                 max_new_tokens=launch.longest,
             ),
             continuous_batching_config=ContinuousBatchingConfig(
-                page_size=PAGE_TOKENS,
+                **named({field.name for field in fields(ContinuousBatchingConfig)}),
                 num_blocks=pages * launch.most_slots + 4,
                 max_batch_tokens=max(BATCH_TOKENS, launch.most_slots),
                 max_requests_per_batch=launch.most_slots,
                 allow_block_sharing=False,  # the prefix cache
                 safety_margin=0.0,  # there is a page for everything: admit up to the slots
-                auto_switch_to_flash=False,
             ),
         )
         return manager, describe(self, launch, model)
@@ -132,6 +133,17 @@ class HfContinuous(System):
             raise RuntimeError(f"continuous batching failed: {error!r}") from error
         if not self._manager.is_running():
             raise RuntimeError("the thread of continuous batching ended by itself")
+
+
+def named(known: AbstractSet[str]) -> dict[str, Any]:
+    """The settings whose names depend on transformers' version, out of those that it knows.
+
+    In 5.17, the oldest one that is supported, a page was a block, and a library for flash attention
+    was used wherever there was one; the description says what came of that.
+    """
+    page = "page_size" if "page_size" in known else "block_size"
+    attention = {"auto_switch_to_flash": False} if "auto_switch_to_flash" in known else {}
+    return {page: PAGE_TOKENS, **attention}
 
 
 def _record(come: Submitted, prompt: Sequence[int], max_tokens: int, result: Any) -> RunRecord:
