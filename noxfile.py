@@ -323,12 +323,18 @@ def tests(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """Check style, format and the direction of imports."""
+    """Check style, format, the direction of imports, and the form of what GitHub reads."""
     _pip(session, *nox.project.dependency_groups(PYPROJECT, "lint"))
     session.run("ruff", "check")
     session.run("ruff", "format", "--check")
     source = os.pathsep.join(str((ROOT / package).parent) for package in PACKAGES)
     session.run("lint-imports", env={"PYTHONPATH": source})
+    # By the schemas inside the pinned package: nothing is fetched.
+    laid = ROOT / "report/nanoserve_report/scaffold/workflow.yml"
+    workflows = [*sorted((ROOT / ".github/workflows").glob("*.yml")), laid]
+    for schema, paths in (("workflows", workflows), ("actions", [ROOT / "action.yml"])):
+        kind = f"vendor.github-{schema}"
+        session.run("check-jsonschema", "--builtin-schema", kind, *map(str, paths))
 
 
 @nox.session

@@ -147,6 +147,9 @@ class _FolderReader:
                 f"Name those: {self.path}/*",
             )
             return None
+        if not entries:
+            self.fault("REP001", str(self.path), "is an empty folder", "Remove it, or measure.")
+            return None
         for entry in entries:
             if entry.name not in names:
                 self.fault(
@@ -268,7 +271,7 @@ class _FolderReader:
             found = {
                 "sha256": facts.sha256,
                 "bytes": facts.bytes,
-                "rows": None if name == PLAN else facts.line_feeds - 1,
+                "rows": None if name == PLAN else max(facts.line_feeds - 1, 0),
             }
             differing = [
                 f"{what} {value} (the manifest says {getattr(listed[name], what)})"

@@ -8,6 +8,7 @@ interrupted.
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from pathlib import Path
 from textwrap import indent
 
@@ -25,7 +26,7 @@ from nanoserve_report.publish import publish as publish_version
 from nanoserve_report.scaffold import RESULTS, ScaffoldError, lay
 from nanoserve_report.study import Study, load
 
-MOST_LINES = 20
+MOST_LINES, MOST_PLACES = 20, 12
 DEFAULT_RESULTS, DEFAULT_DOCS = Path(RESULTS), Path("docs")
 EXIT_UNSOUND, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -197,12 +198,30 @@ def unsound_message(study: Study) -> str:
     if not found:
         return "\n".join(calibrations)
     lines = [*calibrations, f"{len(found)} finding(s) that no plan acknowledges:"]
-    lines += [f"  {folder.name}: {finding}" for folder, finding in found[:MOST_LINES]]
-    if len(found) > MOST_LINES:
-        lines.append(f"  and {len(found) - MOST_LINES} more, all on the page of refusals")
-    first = found[0][1]
-    hint = first.hint or f"Read `nanoserve-bench explain {first.rule}`."
-    return "\n".join([*lines, f"First: {hint}"])
+    said = [
+        f"  {name}: {rule} {_places([finding.place for _, finding in alike])}: {message}"
+        for (name, rule, message), alike in groupby(
+            found, key=lambda pair: (pair[0].name, pair[1].rule, pair[1].message)
+        )
+    ]
+    lines += said[:MOST_LINES]
+    if len(said) > MOST_LINES:
+        lines.append(f"  and {len(said) - MOST_LINES} more, all on the page of refusals")
+    folder, first = found[0]
+    hint = first.hint or "Read what the rule demands."
+    return "\n".join(
+        [
+            *lines,
+            f"First: {hint} ({folder.name}, {first.place})",
+            f"`nanoserve-bench explain {first.rule}` says why.",
+        ]
+    )
+
+
+def _places(places: list[str]) -> str:
+    """Where one thing is wrong, in a line that can still be read."""
+    more = len(places) - MOST_PLACES
+    return ", ".join(places[:MOST_PLACES]) + (f" and {more} more" if more > 0 else "")
 
 
 def main() -> None:

@@ -11,7 +11,7 @@ the site shows in one place, and what the question "does it reproduce?" is asked
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -22,7 +22,7 @@ from nanoserve_bench.load import base_of
 from nanoserve_bench.plan import Cell, Plan, SkippedDevice
 from nanoserve_bench.records import Shape
 from nanoserve_bench.results import ResultSet
-from nanoserve_bench.schema import SystemRow
+from nanoserve_bench.schema import RequestRow, SystemRow
 from nanoserve_bench.soundness import (
     Finding,
     RefusedCell,
@@ -414,7 +414,7 @@ def load(root: Path) -> Study:
     """Judge every folder of `root`.
 
     Raises:
-        StudyError: `root` is not a folder.
+        StudyError: `root` is not a folder, or holds one run twice.
         RetractionError: Its list of retractions says something that is not so.
     """
     if not root.is_dir():
@@ -428,6 +428,7 @@ def load(root: Path) -> Study:
         for path in sorted(entries)
         if path.is_dir() or path.is_symlink()
     }
+    _refuse_copies(verdicts)
     retracted = retractions.read(
         root,
         {name: frozenset(f.rule for f in v.findings) for name, v in verdicts.items()},
@@ -444,3 +445,22 @@ def load(root: Path) -> Study:
         ),
         own=own.read(root.absolute().parent),
     )
+
+
+def _refuse_copies(verdicts: Mapping[str, Verdict]) -> None:
+    """One measurement under two names would be its own witness that it reproduces."""
+    seen: dict[tuple[str, str], str] = {}
+    for name, verdict in verdicts.items():
+        if verdict.results is None:
+            continue
+        digests = {file.name: file.sha256 for file in verdict.results.manifest.files}
+        for what, value in (
+            ("run id", verdict.results.plan.run_id),
+            ("rows of requests", digests.get(RequestRow.FILE, name)),
+        ):
+            other = seen.setdefault((what, value), name)
+            if other != name:
+                raise StudyError(
+                    f"{name} and {other} have the same {what} ({value}): one is a copy, and a run "
+                    "counts once. Remove one of the two folders."
+                )

@@ -145,6 +145,7 @@ def test_github_annotates_the_line(refused: Path) -> None:
     assert "100%25%2C run/requests.csv,line=" in line
     assert "title=PAIR005 same-output-tokens::" in line
     assert line.count("::") == 2
+    assert line.endswith(f"%0A{judge_path(refused).findings[0].hint}")
 
 
 def test_github_only_notices_what_is_acknowledged(expected: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,38 @@ def test_a_refusal_exits_1_and_says_what_to_do_first(
     for part in ("PAIR005", "nanoserve/cpu/float32/2/day44", "request r4", "position 7", "First: "):
         assert part in err
     assert (docs / "results" / "index.md").is_file()
+
+
+def test_a_run_under_two_names_counts_once(
+    capsys, monkeypatch, one_root: Path, tmp_path: Path, docs: Path
+) -> None:
+    (original,) = (path for path in one_root.iterdir() if path.is_dir())
+    shutil.copytree(original, tmp_path / "r" / "one")
+    shutil.copytree(original, tmp_path / "r" / "two")
+    code, _, err = run(capsys, monkeypatch, "build", tmp_path / "r", "--docs", docs)
+    assert code == 2
+    assert "two and one have the same run id" in err
+    assert "Remove one of the two folders." in err
+
+
+def test_what_is_half_there_is_left_out_in_a_line_each(
+    capsys, monkeypatch, one_root: Path, tmp_path: Path, docs: Path
+) -> None:
+    (original,) = (path for path in one_root.iterdir() if path.is_dir())
+    root = tmp_path / "r"
+    shutil.copytree(original, root / "whole")
+    (root / "empty").mkdir()
+    (root / "half").mkdir()
+    shutil.copy(original / "plan.json", root / "half")
+    code, _, err = run(capsys, monkeypatch, "build", root, "--docs", docs, "--pages-only")
+    assert code == 1
+    lines = err.splitlines()
+    assert lines[1].endswith("empty: is an empty folder")
+    assert lines[2].startswith("  half: REP001 manifest.json, systems.csv, ")
+    assert lines[2].endswith(": is missing")
+    assert lines[3].startswith("First: Remove it, or measure. (empty, ")
+    assert lines[4] == "`nanoserve-bench explain REP001` says why."
+    assert "The last doubling worth it" in (docs / "results/index.md").read_text("utf-8")
 
 
 def test_an_acknowledged_refusal_exits_0_and_stays_a_hole(

@@ -155,7 +155,9 @@ def as_github(verdicts: Sequence[Verdict]) -> str:
             if finding.row is not None:
                 place.append(f"line={finding.row}")
             level = "error" if id(finding) in red else "notice"
-            body = "\n".join(part for part in (str(finding), finding.evidence) if part)
+            body = "\n".join(
+                part for part in (str(finding), finding.evidence, finding.hint) if part
+            )
             lines.append(
                 f"::{level} {','.join(place)},title={_property(title)}::{_command_data(body)}"
             )
