@@ -126,6 +126,21 @@ class TrialSet:
         """A column of the requests; 0 where a cell is empty."""
         return self.requests.whole(name).values
 
+    def of_trial(self, name: str, number: int) -> Ints:
+        """The numbers of one trial in a column, without a look at the others'."""
+        return self.requests.whole(name).part(*self.place(number))
+
+    def full(self, name: str, number: int) -> bool:
+        """Whether no request of a trial has an empty cell in a column of numbers or lists."""
+        column = self.requests.columns[name]
+        if isinstance(column, Coded):
+            raise TypeError(f"column {name} holds texts")
+        return column.full(*self.place(number))
+
+    def place(self, number: int) -> tuple[int, int]:
+        """The first request of a trial, and the one behind its last."""
+        return int(self.bounds[number]), int(self.bounds[number + 1])
+
     def known(self, name: str) -> Flags:
         """Which requests have something in a column of numbers or lists."""
         column = self.requests.columns[name]

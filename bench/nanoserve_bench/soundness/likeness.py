@@ -10,14 +10,15 @@ shaking is as large as the noise itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
-from nanoserve_bench.tables import Ints
+from nanoserve_bench.tables import Flags, Ints
 
 Floats = npt.NDArray[np.float64]
 
@@ -31,6 +32,8 @@ SURE = 6.0
 Among 26,000 pairs of real trials of one cell the largest was 3.5 times the usual, and a copy shaken
 by a hundredth of its spans' noise 15 times.
 """
+SHARED = 0.3
+"""What all trials of a cell have in common when the usual span is another cell's: its error."""
 LEAST_TRIALS = 4
 """Of fewer the usual span of a place is not known."""
 _NEVER = 1 - 1e-6
@@ -66,29 +69,51 @@ class Likeness(NamedTuple):
     chance: float
 
 
-def copies(trials: Sequence[Floats], cells: Sequence[str]) -> Iterator[Likeness]:
+def copies(
+    trials: Sequence[Floats], cells: Sequence[str], things: Sequence[Hashable]
+) -> Iterator[Likeness]:
     """Pairs of trials whose noise agrees beyond chance, by their places.
+
+    The usual span is taken from the trial's own cell; where another cell measures the same thing,
+    its A/A, from there as well, because a cell all of whose trials are one has no noise of its own.
 
     Args:
         trials: `spans_of` each, of one length.
         cells: The cell of each.
+        things: What each measures, equal for two cells that are an A/A.
     """
     if len(trials) < LEAST_TRIALS:
         return
-    noise = np.stack(trials)
-    names = np.array(cells)
-    for cell in dict.fromkeys(cells):
-        own = names == cell
-        noise[own] -= np.median(noise[own], axis=0)
-    ranks = _ranks(np.diff(noise, axis=1))
-    chance = math.tanh(SURE * _usual(ranks))
+    spans, names = np.stack(trials), np.array(cells)
+    numbers = {thing: number for number, thing in enumerate(dict.fromkeys(things))}
+    measures = np.array([numbers[thing] for thing in things])
+    own, other = np.empty_like(spans), np.empty_like(spans)
+    twins: dict[int, Flags] = defaultdict(lambda: np.zeros(len(trials), np.bool_))
+    for cell, number in dict.fromkeys(zip(cells, measures.tolist(), strict=True)):
+        mine = names == cell
+        theirs = (measures == number) & ~mine
+        own[mine] = spans[mine] - np.median(spans[mine], axis=0)
+        if theirs.sum() >= LEAST_TRIALS:
+            twins[number] |= mine
+            other[mine] = spans[mine] - np.median(spans[theirs], axis=0)
+    ranks = _ranks(np.diff(own, axis=1))
+    least = SURE * _usual(ranks)
+    yield from _alike(ranks, np.arange(len(trials)), math.tanh(least))
+    for both in twins.values():
+        ranks = _ranks(np.diff(other[both], axis=1))
+        yield from _alike(ranks, np.flatnonzero(both), math.tanh(least + SHARED))
+
+
+def _alike(ranks: npt.NDArray[np.float32], places: Ints, chance: float) -> Iterator[Likeness]:
+    """The pairs among these trials; `places` says which they are."""
     if chance > _NEVER:
         return  # the trials are too short, or so much alike that they say nothing
     for start in range(0, len(ranks), _AT_ONCE):
         agreement = ranks[start : start + _AT_ONCE] @ ranks.T
         for row, other in np.argwhere(agreement > chance).tolist():
             if start + row < other:
-                yield Likeness(start + row, other, float(agreement[row, other]), chance)
+                one, two = int(places[start + row]), int(places[other])
+                yield Likeness(one, two, float(agreement[row, other]), chance)
 
 
 def _ranks(values: Floats) -> npt.NDArray[np.float32]:

@@ -7,6 +7,7 @@ that a kill table can be made by running it.
 
 from support.mutants import (
     forms,
+    fourth,
     fresh,
     loads,
     pairs,
@@ -32,6 +33,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *fresh.MUTANTS,
     *third.MUTANTS,
     *steps.MUTANTS,
+    *fourth.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

@@ -97,13 +97,26 @@ THREADS = PairRule(
     check=lambda one, two: _same(one, two, "threads"),
     file="systems.csv",
 )
+
+
+def _decoding(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
+    yield from _same(baseline, candidate, "decoding")
+    for side, run in (("baseline", baseline), ("candidate", candidate)):
+        decoding = _known(run.settings, "decoding")
+        if decoding is not None and str(decoding).split(";")[0] != "greedy":
+            yield Flaw(
+                f"the {side} did not decode greedily ({decoding}): that its tokens agree is no "
+                "evidence of equal work"
+            )
+
+
 DECODING = PairRule(
     code="PAIR009",
     name="same-decoding",
-    sentence="Both sides decoded under the same settings, EOS included.",
+    sentence="Both sides decoded greedily under the same settings, EOS included.",
     rationale="Sampling, an EOS that ends one side early, or a missing KV cache is other work.",
     remedy="Give both sides the decoding of the plan.",
-    check=lambda one, two: _same(one, two, "decoding"),
+    check=_decoding,
     file="systems.csv",
 )
 

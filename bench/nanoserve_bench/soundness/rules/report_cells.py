@@ -22,6 +22,11 @@ _ID_PARTS = 5
 def _cells(evidence: Evidence, inspection: Inspection) -> None:
     for message, column in (*_plan_flaws(evidence.plan), *_slot_flaws(evidence)):
         inspection.refuse_study(message, file="plan.json", column=column)
+    names = Counter(fact.name for fact in evidence.results.manifest.facts)
+    for name in (name for name, count in names.items() if count > 1):
+        inspection.refuse_study(
+            f"the manifest states {name} {names[name]} times", file="manifest.json", column="facts"
+        )
     blocks = sorted({trial.block for trial in evidence.trials})
     if blocks != list(range(len(blocks))) or len(blocks) != evidence.results.manifest.blocks_done:
         inspection.refuse_study(
@@ -58,8 +63,13 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     """What is wrong with a plan in itself, and the key under which it stands."""
     if not plan.cells:
         yield "the plan declares no cell", "cells"
-    if plan.headline_baseline not in {arm.name for arm in plan.arms}:
-        yield f"the headline baseline {plan.headline_baseline} is no arm", "headline_baseline"
+    headline = plan.headline_baseline
+    arms = {cell.id: cell.arm for cell in plan.cells}
+    against = {arms.get(pair.baseline) for pair in plan.comparisons}
+    if headline not in {arm.name for arm in plan.arms}:
+        yield f"the headline baseline {headline} is no arm", "headline_baseline"
+    elif against and headline not in against:
+        yield f"nothing is compared with the headline baseline {headline}", "headline_baseline"
     blocks = plan.blocks
     if not 1 <= blocks.least <= blocks.most or blocks.most_reruns < 0:
         yield "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0", "blocks"
@@ -71,6 +81,7 @@ def _plan_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     yield from _doubled_names(plan)
     yield from _place_flaws(plan)
     yield from _dtype_flaws(plan)
+    yield from _skip_flaws(plan)
     yield from _workload_flaws(plan)
     yield from _arrival_flaws(plan)
     yield from _cell_flaws(plan)
@@ -103,6 +114,7 @@ def _slot_flaws(evidence: Evidence) -> Iterator[tuple[str, str]]:
 def _doubled_names(plan: Plan) -> Iterator[tuple[str, str]]:
     for name, values in (
         ("cells", [cell.id for cell in plan.cells]),
+        ("cells", list(_places(plan))),
         ("arms", [arm.name for arm in plan.arms]),
         ("devices", plan.devices),
         ("dtypes", plan.dtypes),
@@ -112,6 +124,13 @@ def _doubled_names(plan: Plan) -> Iterator[tuple[str, str]]:
         for value, count in Counter(values).items():
             if count > 1:
                 yield f"the plan names {value} {count} times among its {name}", name
+
+
+def _places(plan: Plan) -> Iterator[str]:
+    """What each cell measures, whatever it is called, for cells that are not called by it."""
+    for cell in plan.cells:
+        place = f"{cell.arm}/{cell.device}/{cell.dtype}/{cell.slots}/{cell.workload}"
+        yield f"the measurement {place}"
 
 
 def _place_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -130,6 +149,22 @@ def _place_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
             yield f"arm {arm.name} is to be measured, and has no cell", "arms"
         if arm.name in systems and arm.name != arm.system:
             yield f"arm {arm.name} runs {arm.system}, and has another system's name", "arms"
+
+
+def _skip_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Holes of the plan without a reason, or where something was measured after all."""
+    for device in plan.skipped_devices:
+        if not device.reason.strip():
+            yield f"device {device.device} is skipped without a reason", "skipped_devices"
+    for skip in plan.skipped_arms:
+        if not skip.reason.strip():
+            yield f"arm {skip.arm} is skipped without a reason", "skipped_arms"
+        for cell in plan.cells:
+            if cell.arm == skip.arm and (skip.device, skip.dtype) in {
+                (None, None),
+                (cell.device, cell.dtype),
+            }:
+                yield f"arm {skip.arm} is skipped, and has the cell {cell.id}", "skipped_arms"
 
 
 def _dtype_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -169,6 +204,16 @@ def _arrival_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
                 f"{arrivals.process}: no such load can be offered"
             )
             yield message, "workloads"
+        objectives = (
+            ()
+            if arrivals is None
+            else (
+                arrivals.objective_ttft_ms,
+                arrivals.objective_tpot_ms,
+            )
+        )
+        if any(objective is not None and objective <= 0 for objective in objectives):
+            yield f"workload {workload.name} has an objective that nothing can meet", "workloads"
 
 
 def _cell_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -211,6 +256,17 @@ def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
         if planned.kind == "revision" and below is not None and below == above:
             yield (
                 f"{planned.candidate} and {planned.baseline} are of one revision and setting",
+                "comparisons",
+            )
+        if (
+            planned.kind == "self"
+            and below is not None
+            and above is not None
+            and below[0] == above[0]
+            and below != above
+        ):
+            yield (
+                f"{planned.candidate} and {planned.baseline} are called one thing, and differ",
                 "comparisons",
             )
         if planned.kind not in KINDS:

@@ -8,10 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import numpy as np
+
+from nanoserve_bench.records import NS_PER_S
 from nanoserve_bench.schema import CeilingRow
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.physical import multiply_rate, read_rate
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+from nanoserve_bench.trialset import TrialSet
 
 MARGIN = Fraction(3, 2)
 """A run may exceed the highest ceiling of the sweep by this much.
@@ -93,6 +97,8 @@ def _ceiling(evidence: Evidence, inspection: Inspection) -> None:
             _refuse(inspection, trial, "the run has no wall to hold against the ceiling")
         elif ceiling is not None:
             _compare(inspection, trial, bytes_per_step, ceiling)
+            for flaw in _too_soon(evidence.columns, trial, bytes_per_step, ceiling):
+                inspection.refuse_trial(trial, flaw)
 
 
 def _tensors(trial: Trial) -> tuple[str | None, str]:
@@ -151,6 +157,41 @@ def _compare(inspection: Inspection, trial: Trial, bytes_per_step: int, ceiling:
             )
 
 
+def _too_soon(
+    trials: TrialSet, trial: Trial, bytes_per_step: int, ceiling: Ceilings
+) -> Iterator[Flaw]:
+    """Requests whose tokens came sooner than the weights can be read for each.
+
+    Between the first token and the finish only of systems that tell their holds: what a server
+    sends may be held up and come all at once.
+    """
+    if not all(trials.full(name, trial.number) for name in ("first_token_ns", "finished_ns")):
+        return
+    submitted, first, finished = (
+        trials.of_trial(f"{name}_ns", trial.number)
+        for name in ("submitted", "first_token", "finished")
+    )
+    start, stop = trials.place(trial.number)
+    step_ns = bytes_per_step * NS_PER_S / (float(MARGIN) * ceiling.read)
+    behind = trials.output_lengths[start:stop] - 1.0
+    behind += trials.of_trial("discarded_tokens", trial.number)
+    held = trials.full("holds_ns", trial.number)
+    for what, span, steps, looked_at in (
+        ("its first token", first - submitted, np.ones(len(first)), True),
+        ("what follows its first token", finished - first, behind, held),
+    ):
+        early = np.flatnonzero((span < steps * step_ns) & looked_at)
+        if len(early):
+            place = int(early[0])
+            request = trials.request(start + place)
+            yield Flaw(
+                f"{len(early)} request(s), such as {request}, have {what} after {span[place]} ns, "
+                f"in which the device reads the weights {span[place] / step_ns:.2f} times at most, "
+                f"and {steps[place]:.0f} are the least",
+                request=request,
+            )
+
+
 def _refuse(
     inspection: Inspection, trial: Trial, message: str, *, file: str = "ceilings.csv"
 ) -> None:
@@ -166,7 +207,9 @@ CEILING = StudyRule(
         "A figure above what the memory delivers means that the device was not synchronised, that "
         "tokens were counted that no step produced, or that the answer was remembered. The run is "
         "held against the highest ceiling of the whole sweep, times 1.5, because a memory may read "
-        "faster in the run than in the probe a minute earlier. A ceiling that is missing, zero, "
+        "faster in the run than in the probe a minute earlier; so is the time to each first token, "
+        "and from there to the last one, where a stamp that comes too early would flatter one of "
+        "them and leave the throughput as it is. A ceiling that is missing, zero, "
         "read over what a cache holds, three times the median of its sweep or a tenth of it is "
         "refused, and "
         "so is a system that says it reads less than a quarter of what another one reads of the "

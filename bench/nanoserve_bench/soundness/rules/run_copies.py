@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -89,8 +89,25 @@ def _shaken(evidence: Evidence, inspection: Inspection) -> None:
             alike[rows, len(spans)].append((trial, spans))
     for group in alike.values():
         trials = [trial for trial, _ in group]
-        for found in copies([spans for _, spans in group], [t.cell.id for t in trials]):
-            _refuse_shaken(trials[found.earlier], trials[found.later], found, evidence, inspection)
+        seen: set[tuple[int, int]] = set()
+        for found in copies(
+            [spans for _, spans in group],
+            [trial.cell.id for trial in trials],
+            [_measures(trial) for trial in trials],
+        ):
+            one, other = trials[found.earlier], trials[found.later]
+            if (found.earlier, found.later) not in seen:
+                _refuse_shaken(one, other, found, evidence, inspection)
+            seen.add((found.earlier, found.later))
+
+
+def _measures(trial: Trial) -> Hashable:
+    """What a trial measures: the same for the two cells of an A/A, and for no others."""
+    cell = trial.cell
+    arms = {arm.name: arm for arm in trial.results.plan.arms}
+    told = (arms[cell.arm].system, arms[cell.arm].version, arms[cell.arm].revision)
+    options = frozenset(arms[cell.arm].options)
+    return (*told, options, cell.device, cell.dtype, cell.slots, cell.workload)
 
 
 def _is_steady(workload: WorkloadPlan) -> bool:

@@ -31,6 +31,8 @@ def _as_planned(evidence: Evidence, inspection: Inspection) -> None:
             )
         for flaw in _other_work(trial, workloads.get(trial.cell.workload), evidence):
             inspection.refuse_trial(trial, flaw, file="trials.csv")
+    for trial, flaw in _other_warmup(evidence):
+        inspection.refuse_trial(trial, flaw, file="trials.csv")
 
 
 def _other_work(trial: Trial, workload: WorkloadPlan | None, evidence: Evidence) -> Iterator[Flaw]:
@@ -59,6 +61,21 @@ def _other_work(trial: Trial, workload: WorkloadPlan | None, evidence: Evidence)
             yield Flaw(
                 f"its prompts have {len(beginnings)} different beginnings, and those of workload "
                 f"{workload.name} share their first {workload.prefix_tokens} tokens"
+            )
+
+
+def _other_warmup(evidence: Evidence) -> Iterator[tuple[Trial, Flaw]]:
+    """Measured trials whose warm-up another worker had."""
+    warmed = {(t.block, t.cell.id): t.row.launch for t in evidence.trials if t.row.warmup}
+    for trial in evidence.measured:
+        launch = warmed.get((trial.block, trial.cell.id), trial.row.launch)
+        if launch != trial.row.launch:
+            yield (
+                trial,
+                Flaw(
+                    f"it ran in launch {trial.row.launch}, and its warm-up in {launch}: its own "
+                    "worker was cold"
+                ),
             )
 
 
@@ -108,6 +125,7 @@ _OWN = frozenset({"launch", "block"})
 
 def _constant(evidence: Evidence, inspection: Inspection) -> None:
     first: dict[Ground, SystemRow] = {}
+    names: dict[str, SystemRow] = {}
     trials: dict[int, list[Trial]] = defaultdict(list)
     for trial in evidence.measured:
         trials[trial.row.launch].append(trial)
@@ -117,6 +135,15 @@ def _constant(evidence: Evidence, inspection: Inspection) -> None:
         inspection.saw()
         cell = trials[row.launch][0].cell
         reference = first.setdefault((row.arm, cell.device, cell.dtype), row)
+        if not cell.device.startswith("cpu"):
+            known = names.setdefault(cell.device, row)
+            if known.device_name != row.device_name:
+                for trial in trials[row.launch]:
+                    message = (
+                        f"device {cell.device} is a {row.device_name} in arm {row.arm}, and a "
+                        f"{known.device_name} in arm {known.arm}"
+                    )
+                    inspection.refuse_trial(trial, Flaw(message), file="systems.csv")
         was, now = asdict(reference), asdict(row)
         for column in sorted(now.keys() - _OWN):
             if now[column] != was[column]:
@@ -138,7 +165,8 @@ CONSTANT = StudyRule(
     "every block.",
     rationale=(
         "Blocks are averaged, so they must be of one thing. A sweep that was resumed with another "
-        "library, thread count or kernel is two half-sweeps."
+        "library, thread count or kernel is two half-sweeps. A machine may have two cards under "
+        "two names: all arms must call an accelerator by the same one."
     ),
     remedy="Measure all blocks in one environment.",
     check=_constant,

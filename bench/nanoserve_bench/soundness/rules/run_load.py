@@ -7,8 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from nanoserve_bench.arrivals import offerable, offered
-from nanoserve_bench.records import RunRecord, StepRecord, SystemRun
-from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.records import RunRecord, Shape, StepRecord, SystemRun
+from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 from nanoserve_bench.soundness.rules.run_shape import peak
 
@@ -123,6 +123,34 @@ def _most_together(records: Sequence[RunRecord]) -> int:
     return max(itertools.accumulate(change for _, change in events), default=0)
 
 
+def _together(evidence: Evidence) -> Iterator[Trial]:
+    """Trials of concurrent systems whose requests are handed over all at once."""
+    burst = {w.name for w in evidence.plan.workloads if w.arrivals is None}
+    for trial in evidence.measured:
+        if trial.run.shape is Shape.CONCURRENT and trial.cell.workload in burst:
+            yield trial
+
+
+def _late_in_a_burst(evidence: Evidence, trial: Trial) -> Flaw | None:
+    """A request of such a trial that arrived when another one had been answered."""
+    trials = evidence.columns
+    arrival, finished = (
+        trials.of_trial(name, trial.number) for name in ("arrival_ns", "finished_ns")
+    )
+    if (
+        not trials.full("finished_ns", trial.number)
+        or len(arrival) < 2
+        or (arrival.max() < finished.min())
+    ):
+        return None
+    request = trials.request(trials.place(trial.number)[0] + int(arrival.argmax()))
+    return Flaw(
+        f"request {request} arrived at {arrival.max()} ns, when another one had finished at "
+        f"{finished.min()} ns: the workload hands all of them over at once",
+        request=request,
+    )
+
+
 def _offered(evidence: Evidence, inspection: Inspection) -> None:
     workloads = {workload.name: workload for workload in evidence.plan.workloads}
     trials = [
@@ -132,8 +160,13 @@ def _offered(evidence: Evidence, inspection: Inspection) -> None:
         and workload.arrivals is not None
         and offerable(workload.arrivals)  # REP010 refuses what is not
     ]
-    if not trials:
-        inspection.not_applicable = "no workload of the study is an open loop"
+    for trial in _together(evidence):
+        inspection.saw(len(trial.run.records))
+        flaw = _late_in_a_burst(evidence, trial)
+        if flaw is not None:
+            inspection.refuse_trial(trial, flaw)
+    if not trials and not inspection.examined:
+        inspection.not_applicable = "no workload is an open loop, and no run concurrent"
     for trial in trials:
         workload = workloads[trial.cell.workload]
         inspection.saw(len(trial.run.records))
@@ -148,13 +181,16 @@ OFFERED = StudyRule(
     code="RUN023",
     name="load-as-offered",
     sentence="In an open loop every request arrives when the plan has it due, is submitted within "
-    "10 ms of when it could be, and none waits for the one before in the client.",
+    "10 ms of when it could be, and none waits for the one before in the client; where all come at "
+    "once, none arrives after another has finished.",
     rationale=(
         "A client that waits for an answer before it sends the next request measures a closed "
         "loop: the slower the system, the lighter its load, and the queue is nowhere to be seen. "
         "Arrivals are therefore stamped by when they were due, and the plan says when that is. A "
         "client that wakes up late offered another load. An engine that its client steps takes no "
-        "request during a step; there the 10 ms begin at the end of the step in which it was due."
+        "request during a step; there the 10 ms begin at the end of the step in which it was due. "
+        "Where all requests come at once, an arrival that is stamped when a slot became free hides "
+        "the queue."
     ),
     remedy="Send by the clock, from a thread that does nothing else; stamp arrivals when due.",
     check=_offered,

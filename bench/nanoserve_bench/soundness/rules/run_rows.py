@@ -64,23 +64,21 @@ class Requests:
     @classmethod
     def of(cls, trials: TrialSet, number: int) -> Requests | None:
         """Those of a trial; None where something is missing that another rule asks for."""
-        own = [int(trials.bounds[number + i]) for i in (0, 1)]
-        part = slice(*own)
-        if not all(
-            trials.known(name)[part].all() for name in ("finished_ns", "holds_ns", "token_ns")
-        ):
+        if not all(trials.full(name, number) for name in ("finished_ns", "holds_ns", "token_ns")):
             return None
+        own = trials.place(number)
+        bounds = slice(own[0], own[1] + 1)
         holds, tokens = (trials.requests.lists(name) for name in ("holds_ns", "token_ns"))
         flat, count = holds.part(*own), own[1] - own[0]
         return cls(
-            submitted=trials.numbers("submitted_ns")[part],
-            finished=trials.numbers("finished_ns")[part],
-            cached=trials.numbers("cached_tokens")[part] > 0,
+            submitted=trials.of_trial("submitted_ns", number),
+            finished=trials.of_trial("finished_ns", number),
+            cached=trials.of_trial("cached_tokens", number) > 0,
             acquired=flat[::2],
             released=flat[1::2],
-            hold_of=np.repeat(np.arange(count), holds.lengths[part] // 2),
+            hold_of=np.repeat(np.arange(count), np.diff(holds.bounds[bounds]) // 2),
             tokens=tokens.part(*own),
-            token_of=np.repeat(np.arange(count), tokens.lengths[part]),
+            token_of=np.repeat(np.arange(count), np.diff(tokens.bounds[bounds])),
         )
 
 
@@ -179,9 +177,8 @@ def _flaws(trials: TrialSet, trial: Trial) -> Iterator[Flaw]:
     rows = Rows.of(log, requests)
     if rows is None:
         return
-    own = [int(trials.bounds[trial.number + i]) for i in (0, 1)]
     # A row of a static batch runs on behind its request's length.
-    spare = rows.idle if trials.numbers("discarded_tokens")[slice(*own)].any() else 0
+    spare = rows.idle if trials.of_trial("discarded_tokens", trial.number).any() else 0
     all_rows = log.prefill + log.decode
     tokens = rows.prefill + rows.either + rows.decode
     for what, said, low, high in (

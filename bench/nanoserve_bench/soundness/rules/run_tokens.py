@@ -31,7 +31,8 @@ def _flaws(trials: TrialSet, trial: Trial) -> Iterator[Flaw]:
         int(trials.steps.whole(name).part(*log).sum()) for name in ("prefill_rows", "decode_rows")
     )
     own = [int(trials.bounds[trial.number + i]) for i in (0, 1)]
-    tokens = trial.run.output_tokens + int(trials.numbers("discarded_tokens")[slice(*own)].sum())
+    discarded = sum(trials.of_trial("discarded_tokens", trial.number).tolist())  # of any size
+    tokens = trial.run.output_tokens + discarded
     if rows < tokens:
         yield Flaw(
             f"its step log ran {rows} rows, and {tokens} tokens came out: every token needs a row "

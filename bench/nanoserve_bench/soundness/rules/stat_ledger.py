@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 from nanoserve_bench.plan import Plan, Start
+from nanoserve_bench.records import NS_PER_S
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 
 MOST_EMPTY_STARTS = 3
 """Starts that may have ended before their first block was complete."""
+MOST_ASTRAY_S = 86_400.0
+"""A machine that slept stops its clock and not the day; no block sleeps for longer than this."""
 COARSE = timedelta(seconds=1)
 """How coarse the time of a start may be written."""
 
@@ -29,6 +32,23 @@ def _ledger(evidence: Evidence, inspection: Inspection) -> None:
         message = _outside(trial, manifest.ledger)
         if message is not None:
             inspection.refuse_trial(trial, Flaw(message), file="trials.csv")
+    for trial, message in _astray(evidence.trials):
+        inspection.refuse_trial(trial, Flaw(message), file="trials.csv")
+
+
+def _astray(trials: Sequence[Trial]) -> Iterator[tuple[Trial, str]]:
+    """Trials whose time of day does not go with the clock that their block was stamped with."""
+    first: dict[int, Trial] = {}
+    for trial in trials:
+        one = first.setdefault(trial.block, trial)
+        by_day = _time(trial.row.started_at) - _time(one.row.started_at)
+        by_clock = (trial.row.started_ns - one.row.started_ns) / NS_PER_S
+        if abs(by_day.total_seconds() - by_clock) > MOST_ASTRAY_S:
+            message = (
+                f"it started at {trial.row.started_at}, {by_day} from the first trial of its block "
+                f"({one.row.started_at}), and {by_clock:.0f} s from it by the stamps"
+            )
+            yield trial, message
 
 
 def start_of(ledger: Sequence[Start], block: int) -> int:
@@ -46,7 +66,7 @@ def _outside(trial: Trial, ledger: Sequence[Start]) -> str | None:
             f"({ledger[number].started_at})"
         )
     end = _time(ledger[number + 1].started_at) if number + 1 < len(ledger) else None
-    if end is not None and begin < end and at >= end + COARSE:
+    if end is not None and begin < end and at - end >= COARSE:
         return (
             f"it started at {trial.row.started_at}, and start {number}, which ran its block, had "
             f"ended when the next one began ({ledger[number + 1].started_at})"
@@ -55,8 +75,11 @@ def _outside(trial: Trial, ledger: Sequence[Start]) -> str | None:
 
 
 def _time(text: str) -> datetime:
-    """An ISO time; one without an offset is read as UTC, and REP011 refuses it."""
-    time = datetime.fromisoformat(text)
+    """An ISO time; one without an offset is read as UTC, and no time as the first: see REP011."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return datetime.min.replace(tzinfo=UTC)
     return time if time.tzinfo is not None else time.replace(tzinfo=UTC)
 
 

@@ -79,6 +79,13 @@ def _check_block(
             file="trials.csv",
             column="order",
         )
+    measured: set[str] = set()
+    for trial in trials:
+        if trial.row.warmup and trial.cell.id in measured:
+            message = "its warm-up ran after the trial that it was to warm up for"
+            inspection.refuse_trial(trial, Flaw(message), file="trials.csv")
+        if not trial.row.warmup:
+            measured.add(trial.cell.id)
     for earlier, later in itertools.pairwise(trials):
         if later.row.order == earlier.row.order:
             inspection.refuse_trial(
