@@ -11,7 +11,6 @@ from nanoserve_bench.schema import RequestRow, StepRow, TrialRow
 from support import load_studies, sound
 from support.mutants.base import Mutant, mutants_of
 from support.mutants.steps import shaken
-from support.mutants.third import caching
 from support.rebuild import (
     BASE,
     change,
@@ -193,14 +192,6 @@ MUTANTS: tuple[Mutant, ...] = (
             "discarded-beyond-measure",
             "The baseline says that it discarded a thousand million tokens.",
             lambda: change(study(), "requests", cell=BASE, discarded_tokens=10**9),
-        ),
-    ),
-    *mutants_of(
-        "RUN019",
-        (
-            "nothing-left-to-compute",
-            "Every token of every prompt came from the cache, the last one as well.",
-            lambda: caching(lambda _: 6),
         ),
     ),
     *mutants_of(

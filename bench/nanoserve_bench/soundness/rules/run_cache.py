@@ -30,10 +30,10 @@ def _cache(run: SystemRun) -> Iterator[Flaw]:
                     f"request {record.request} does not say how much of its prompt was cached",
                     request=record.request,
                 )
-        elif cached and not 0 < cached < len(record.prompt_ids):
+        elif not 0 <= cached <= len(record.prompt_ids):
             yield Flaw(
                 f"request {record.request} has {cached} cached tokens in a prompt of "
-                f"{len(record.prompt_ids)}, whose last one has to be computed",
+                f"{len(record.prompt_ids)}",
                 request=record.request,
             )
         elif cached and state != "on":
@@ -50,7 +50,7 @@ def _all_as_declared(profile: Profile) -> Flags:
     states = [undeclared(settings.cache or "unknown") for settings in profile.settings]
     on = profile.where([state == "on" for state in states])
     known = np.array([state in STATES for state in states], np.bool_)
-    beyond = (cached != 0) & ((cached < 0) | (cached >= trials.prompt_lengths))
+    beyond = (cached < 0) | (cached > trials.prompt_lengths)
     return known & profile.none((on & ~told) | (told & beyond) | (told & (cached != 0) & ~on))
 
 
