@@ -16,6 +16,7 @@ from nanoserve_bench.plan import Arrivals, Plan
 from nanoserve_bench.planning import Choices, build_plan
 from nanoserve_bench.soundness.evidence import doublings
 from nanoserve_bench.systems import System
+from nanoserve_bench.systems.openvino import OpenVino
 from nanoserve_bench.workload import WORKLOADS
 from support import sound
 
@@ -102,6 +103,8 @@ def test_arms_that_all_take_no_request_when_it_is_due_are_refused_with_their_rea
 def test_a_plug_in_says_that_it_takes_requests_when_they_are_due() -> None:
     assert not System.open_loop
     assert "does not say" in System.why_closed
+    assert not OpenVino.open_loop
+    assert "Python's lock" in OpenVino.why_closed
 
 
 @pytest.mark.parametrize("rate", [0.0, -1.0, float("inf"), float("nan")])

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nanoserve_bench.feeding import feed_of
+from nanoserve_bench.feeding import Burst
 from nanoserve_bench.protocol import Trial
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.systems.admission import Progress, run_admitted
@@ -37,17 +37,17 @@ class OpenVino(Rival):
     distribution = "openvino-genai"
     environment = Environment(name="openvino")
     packages: ClassVar[tuple[str, ...]] = ("openvino", "optimum-intel", "transformers", "torch")
-    open_loop = True
+    why_closed = "a step of its pipeline keeps Python's lock, so that no request can be handed over"
     attention = "paged"
 
     def run(self, trial: Trial) -> SystemRun:
-        """Every prompt, `trial.slots` of them inside."""
+        """All prompts at once, `trial.slots` of them inside."""
         return run_admitted(
             _Pipeline(self._pipeline, self._library, self._tensor, self._numbers),
             trial.prompts,
             max_tokens=trial.max_tokens,
             slots=trial.slots,
-            feed=feed_of(len(trial.prompts), trial.due_ns),
+            feed=Burst(len(trial.prompts)),
             system=self._launch.system,
             settings=self._description.settings(self._launch),
         )
