@@ -86,6 +86,7 @@ def run_step(
         key: EXPRESSION.sub(lambda match: known[match.group(1).strip()], value)
         for key, value in found["env"].items()
     }
+    env["GITHUB_STEP_SUMMARY"] = str(scratch / "summary.md")
     return subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", found["run"]],
         cwd=where, env=environment(programs, **env), capture_output=True, text=True, check=False,

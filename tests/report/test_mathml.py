@@ -19,7 +19,7 @@ def test_a_formula_in_a_line_becomes_inline_mathml() -> None:
 
 def test_a_formula_of_its_own_becomes_display_mathml() -> None:
     html = render("before\n\n$$\n\\frac{T}{W}\n$$\n\nafter")
-    assert '<div class="ns-formula"><math display="block">' in html
+    assert 'class="ns-formula" role="group" tabindex="0"><math display="block">' in html
     assert "<p>after</p>" in html
 
 

@@ -247,7 +247,7 @@ def test_an_empty_root_makes_a_site_that_says_so(tmp_path: Path) -> None:
 def test_a_folder_that_is_a_broken_file_is_shown(tmp_path: Path) -> None:
     (tmp_path / "20260101-cpu").mkdir()
     text = page(compose(load(tmp_path)), "results/refusals.md")
-    assert "is missing" in text
+    assert "is an empty folder" in text
 
 
 def test_names_from_a_folder_cannot_become_markup(tmp_path: Path) -> None:

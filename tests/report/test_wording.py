@@ -11,7 +11,7 @@ from nanoserve_bench.plan import SkippedArm, SkippedDevice
 from nanoserve_report import numbers, wording
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study, load
-from support.report_studies import sweep, write
+from support.report_studies import said, sweep, write
 
 
 def test_the_knee_is_the_last_doubling_worth_it(one: Study) -> None:
@@ -121,7 +121,7 @@ def test_arms_that_could_not_run_are_holes_with_their_reason(one: Study) -> None
     verdict = dataclasses.replace(folder.verdict, results=results)
     book = compose(Study(folders=(dataclasses.replace(folder, verdict=verdict),)))
     for name in ("results/index.md", "results/refusals.md"):
-        text = book.files[name].decode()
+        text = said(book, name)
         assert "rival: its library is missing" in text
         assert "1 arm that" in text
         assert "Run again for contention: no blocks." in text

@@ -242,11 +242,13 @@ def with_arm(
     *,
     kind: str,
     step_ms: Callable[[TrialRow, int], float],
+    seed: int = 99,
     **reported: Any,
 ) -> Study:
     """Another concurrent arm beside the engine, at the same slots and with times of its own.
 
-    A `revision` is a candidate over the engine; any other arm is a `rival` under it.
+    A `revision` is a candidate over the engine; any other arm is a `rival` under it. Two arms in
+    one study need two seeds: with the same noise one would be a copy of the other.
     """
     old = [cell for cell in study.plan.cells if cell.arm == "nanoserve"]
 
@@ -301,7 +303,7 @@ def with_arm(
         return sorted(trials, key=lambda t: (not t.warmup, places[index][t.cell]))
 
     rebuild(study, lambda _, rows, log: (rows, log), cells=[], reorder=reorder)
-    return rerun(study, [cell.id for cell in new], step_ms=step_ms, seed=99, concurrent=True)
+    return rerun(study, [cell.id for cell in new], step_ms=step_ms, seed=seed, concurrent=True)
 
 
 def rebuild_outputs(

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import rankdata
 
 from nanoserve_bench.tables import Flags, Ints
 
@@ -118,10 +117,29 @@ def _alike(ranks: npt.NDArray[np.float32], places: Ints, chance: float) -> Itera
 
 def _ranks(values: Floats) -> npt.NDArray[np.float32]:
     """Ranks of each row, such that the product of two rows is Spearman's correlation."""
-    ranks = rankdata(values, axis=1)  # equal values share their rank
+    ranks = _shared_ranks(values)
     ranks -= ranks.mean(axis=1, keepdims=True)
     size = np.linalg.norm(ranks, axis=1, keepdims=True)
     return (ranks / np.where(size > 0, size, 1)).astype(np.float32)
+
+
+def _shared_ranks(values: Floats) -> Floats:
+    """The rank of each value in its row; equal values share the mean of theirs.
+
+    As SciPy's ``rankdata``, whose module takes the gate longer to import than a study to judge.
+    """
+    order = np.argsort(values, axis=1)
+    ordered = np.take_along_axis(values, order, axis=1)
+    differs = ordered[:, 1:] != ordered[:, :-1]
+    edge = np.ones((len(values), 1), np.bool_)
+    places = np.arange(values.shape[1])
+    first = np.where(np.hstack((edge, differs)), places, 0)
+    last = np.where(np.hstack((differs, edge)), places, len(places))
+    first = np.maximum.accumulate(first, axis=1)
+    last = np.minimum.accumulate(last[:, ::-1], axis=1)[:, ::-1]
+    ranks = np.empty(values.shape)
+    np.put_along_axis(ranks, order, (first + last) / 2, axis=1)
+    return ranks
 
 
 def _usual(ranks: npt.NDArray[np.float32]) -> float:

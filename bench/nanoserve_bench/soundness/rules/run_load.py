@@ -180,9 +180,9 @@ def _offered(evidence: Evidence, inspection: Inspection) -> None:
 OFFERED = StudyRule(
     code="RUN023",
     name="load-as-offered",
-    sentence="In an open loop every request arrives when the plan has it due, is submitted within "
-    "10 ms of when it could be, and none waits for the one before in the client; where all come at "
-    "once, none arrives after another has finished.",
+    sentence="In an open loop every request arrives when it is due and is submitted within 10 ms "
+    "of when it could be, and none waits in the client; where all come at once, none arrives after "
+    "another has finished.",
     rationale=(
         "A client that waits for an answer before it sends the next request measures a closed "
         "loop: the slower the system, the lighter its load, and the queue is nowhere to be seen. "
