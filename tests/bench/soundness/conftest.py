@@ -6,7 +6,16 @@ import os
 
 import pytest
 
+from nanoserve_bench.results import ResultSet, read
+from support.sound import study
+
 
 @pytest.fixture(autouse=True)
 def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+
+
+@pytest.fixture(scope="session")
+def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
+    """The sound study: six cells of eight requests in eight blocks."""
+    return read(study().write(tmp_path_factory.mktemp("sound") / "run"))

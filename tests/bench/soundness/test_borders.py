@@ -5,64 +5,20 @@ Judged on rows in memory, by the rule in question alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nanoserve_bench.results import ResultSet, read
-from nanoserve_bench.soundness import Finding, rule_of
-from nanoserve_bench.soundness.evidence import Evidence
-from nanoserve_bench.soundness.judge import inspect
-from nanoserve_bench.soundness.rule import Inspection
+from nanoserve_bench.soundness import Finding
 from nanoserve_bench.soundness.rules.stat_contention import JUDGED
 from support import load_studies
+from support.asking import asked, findings, line_of, of, of_blocks, rows, trial_of, without
 from support.rebuild import AGAIN, BASE, engine, replace
-from support.sound import MS, study
+from support.sound import MS
 
 SECOND = 1_000 * MS
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
-    return read(study().write(tmp_path_factory.mktemp("sound") / "run"))
-
-
-def asked(results: ResultSet, code: str, **changes: Any) -> Inspection:
-    rule = rule_of(code)
-    assert rule is not None
-    return inspect(rule, Evidence.of(replace(results, **changes)))
-
-
-def findings(results: ResultSet, code: str, **changes: Any) -> list[Finding]:
-    return asked(results, code, **changes).findings
-
-
-def rows(items: tuple[Any, ...], where: Callable[[Any], bool], **values: Any) -> tuple[Any, ...]:
-    """The rows with columns set where it is said; a callable value gets the row."""
-    return tuple(
-        replace(row, **{n: v(row) if callable(v) else v for n, v in values.items()})
-        if where(row)
-        else row
-        for row in items
-    )
-
-
-def of(cell: str, block: int = 3, request: str | None = None) -> Callable[[Any], bool]:
-    return lambda row: (
-        (row.block, row.cell, row.warmup) == (block, cell, False)
-        and request in {None, getattr(row, "request", None)}
-    )
-
-
-def trial_of(results: ResultSet, cell: str, block: int = 3) -> Any:
-    (trial,) = filter(of(cell, block), results.trials)
-    return trial
-
-
-def line_of(results: ResultSet, cell: str, block: int = 3) -> int:
-    return results.trials.index(trial_of(results, cell, block)) + 2
 
 
 EXAMINED = {
@@ -99,10 +55,7 @@ def test_where_nothing_is_compared_the_rules_of_pairs_say_so(
 ) -> None:
     cells = tuple(cell for cell in results.plan.cells if cell.id in {BASE, engine(8)})
     plan = replace(results.plan, cells=cells, comparisons=())
-    kept = {
-        table: tuple(row for row in getattr(results, table) if row.cell in {BASE, engine(8)})
-        for table in ("trials", "requests", "steps")
-    }
+    kept = without(results, lambda row: row.cell not in {BASE, engine(8)})
     inspection = asked(results, code, plan=plan, **kept)
     assert (inspection.not_applicable, inspection.findings) == (reason, [])
 
@@ -246,10 +199,7 @@ def test_what_an_open_loop_idles_asks_for_no_cpu_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize("faster", [0.9, 1.1])
 def test_an_a_a_pair_that_favours_either_side_is_refused(results: ResultSet, faster: float) -> None:
     """Of two blocks, the least from which an interval can be made."""
-    kept = {
-        table: tuple(row for row in getattr(results, table) if row.block < 2)
-        for table in ("trials", "requests", "steps", "systems", "ceilings")
-    }
+    kept = of_blocks(results, 2)
 
     def moved(row: Any) -> int:
         first = min(other.arrival_ns for other in kept["requests"] if of(AGAIN, row.block)(other))
@@ -420,10 +370,7 @@ def test_a_study_without_a_ledger_accounts_for_nothing(results: ResultSet) -> No
 def test_five_blocks_make_a_ratio_and_two_a_cell(
     results: ResultSet, blocks: int, least: int, messages: set[str]
 ) -> None:
-    kept = {
-        table: tuple(row for row in getattr(results, table) if row.block < blocks)
-        for table in ("trials", "requests", "steps", "systems", "ceilings")
-    }
+    kept = of_blocks(results, blocks)
     plan = replace(results.plan, blocks=replace(results.plan.blocks, least=least))
     found = findings(results, "STAT001", plan=plan, **kept)
     assert {finding.message for finding in found} == messages

@@ -13,29 +13,17 @@ import pytest
 from nanoserve_bench.plan import Blocks, Plan
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.schema import DivergenceRow
-from nanoserve_bench.soundness import Finding, judge, rule_of
-from nanoserve_bench.soundness.evidence import Evidence
-from nanoserve_bench.soundness.judge import inspect
+from nanoserve_bench.soundness import judge
 from nanoserve_bench.soundness.rules.pair_libraries import library_differences
+from support.asking import findings, without
 from support.mutants.base import altered_token
 from support.rebuild import AGAIN, BASE, change_arm, engine, replace, rerun
 from support.sound import study
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
-    return read(study().write(tmp_path_factory.mktemp("sound") / "run"))
-
-
-@pytest.fixture(scope="module")
 def altered(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
     return read(altered_token().write(tmp_path_factory.mktemp("altered") / "run"))
-
-
-def findings(results: ResultSet, rule: str, **changes: Any) -> list[Finding]:
-    asked = rule_of(rule)
-    assert asked is not None
-    return inspect(asked, Evidence.of(replace(results, **changes))).findings
 
 
 def with_first(items: tuple[Any, ...], **values: Any) -> tuple[Any, ...]:
@@ -120,14 +108,8 @@ def test_stopping_rules_that_can_be_kept_are_accepted(
 def test_a_study_without_any_warm_up_is_accepted_and_one_without_some_is_not(
     results: ResultSet,
 ) -> None:
-    def kept(row: Any, blocks: range) -> bool:
-        return not (row.warmup and row.block in blocks)
-
     for blocks, refused in ((range(8), False), (range(3), True)):
-        changed = {
-            table: tuple(row for row in getattr(results, table) if kept(row, blocks))
-            for table in ("trials", "requests", "steps")
-        }
+        changed = without(results, lambda row, blocks=blocks: row.warmup and row.block in blocks)
         found = findings(results, "REP010", **changed)
         assert bool(found) == refused
         if refused:
