@@ -14,7 +14,6 @@ from nanoserve_bench import documents, systems
 from nanoserve_bench.cli import cli
 from nanoserve_bench.commands.choices import choices_of
 from nanoserve_bench.commands.recorded import command_line, portable
-from nanoserve_bench.commands.sweep import sweep
 from nanoserve_bench.errors import UnavailableError
 from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.plan import AcknowledgedRefusal, Manifest, Plan
@@ -32,8 +31,8 @@ FACTS = {"run_id", "created_at", "revision", "dirty", "model", "skipped_devices"
 def context_of(command: str) -> click.Context:
     """What click makes of a command line."""
     program, name, *arguments = shlex.split(command)
-    assert (program, name) == ("nanoserve-bench", "sweep")
-    return sweep.make_context(name, arguments, parent=click.Context(cli))
+    assert program == "nanoserve-bench"
+    return cli.commands[name].make_context(name, arguments, parent=click.Context(cli))
 
 
 def choices_from(command: str) -> Choices:
@@ -172,6 +171,12 @@ def test_a_start_records_what_was_given_in_one_spelling(
 
 def test_nothing_given_is_nothing_recorded() -> None:
     assert command_line(context_of("nanoserve-bench sweep")) == "nanoserve-bench sweep"
+
+
+@pytest.mark.parametrize("flag", ["--rivals", "--no-rivals"])
+def test_a_flag_that_was_denied_is_recorded_as_denied(flag: str) -> None:
+    line = f"nanoserve-bench perf --rounds 3 {flag}"
+    assert command_line(context_of(line)) == line
 
 
 @pytest.mark.parametrize(

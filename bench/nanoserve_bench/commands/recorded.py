@@ -29,10 +29,11 @@ def command_line(context: click.Context) -> str:
 
 
 def _words(parameter: click.Parameter, value: object) -> Iterator[str]:
-    option = max(parameter.opts, key=len)
     if isinstance(value, bool):
-        yield option
+        # A flag that was given as `--no-this` is spelled among the secondary ones.
+        yield max(parameter.opts if value else parameter.secondary_opts, key=len)
         return
+    option = max(parameter.opts, key=len)
     for one in value if parameter.multiple and isinstance(value, tuple) else (value,):
         yield option
         for part in one if isinstance(one, tuple) else (one,):
