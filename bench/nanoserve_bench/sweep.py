@@ -13,7 +13,6 @@ import shutil
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TypeVar
@@ -26,6 +25,7 @@ from nanoserve_bench.faults import shorten
 from nanoserve_bench.plan import Fact, Manifest, Plan, Start
 from nanoserve_bench.progress import Progress
 from nanoserve_bench.results import MANIFEST, PLAN, ResultSet, read
+from nanoserve_bench.run_names import now
 from nanoserve_bench.schema import TrialRow
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.rules.stat_blocks import headline_half_width
@@ -247,11 +247,6 @@ def machine_differences(manifest: Manifest, machine: str, facts: Sequence[Fact])
     for fact in facts:
         if fact.name in SAME_FACTS and before.get(fact.name) != fact.value:
             yield f"{fact.name}: {before.get(fact.name)}, now {fact.value}"
-
-
-def now() -> str:
-    """The time in UTC, as it stands in the files."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 @contextlib.contextmanager

@@ -131,4 +131,4 @@ def test_targets_that_are_met_end_with_0_and_every_column_is_whole(
 def test_a_name_that_names_no_file_is_refused(name: str) -> None:
     found = run("--name", name)
     assert found.exit_code == 2
-    assert "cannot name files" in found.output
+    assert "cannot name a file" in found.output

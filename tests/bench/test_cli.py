@@ -13,11 +13,14 @@ import pytest
 from rich.console import Console
 
 from nanoserve_bench import cli, devices
+from nanoserve_bench.commands import preparing
 from nanoserve_bench.commands import sweep as command
+from nanoserve_bench.commands.choices import SweepOptions
+from nanoserve_bench.commands.preparing import Prepared
 from nanoserve_bench.errors import PlanError, WorkerError
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import Plan
-from nanoserve_bench.planning import Choices
+from nanoserve_bench.run_names import free
 from nanoserve_bench.soundness.rules.stat_ledger import MOST_EMPTY_STARTS
 from nanoserve_bench.writer import ResultsWriter
 from support.sound import study
@@ -93,6 +96,11 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
         (("sweep", "--workload", "day45"), 2, "'day45' is not one of"),
         (("sweep", "--full", "--workload", "day44"), 2, "give it or --workload, not both"),
         (("sweep", "--quick", "--blocks", "8"), 2, "give it or --blocks, not both"),
+        (("sweep", "--run-id", "../elsewhere"), 2, "cannot name a file or a folder"),
+        (("sweep", "--run-id", ""), 2, "cannot name a file or a folder"),
+        (("perf", "--run-id", ".hidden"), 2, "cannot name a file or a folder"),
+        (("perf", "--profile", "--dry-run", "--quick"), 2, "--quick, --dry-run is of the table"),
+        (("perf", "--variant", "compiled kernels"), 2, "give --profile with it"),
         (("no-such-command",), 2, "No such command"),
     ],
 )
@@ -102,6 +110,17 @@ def test_a_misuse_ends_with_two_and_a_message(
     ended, text = run(*arguments)
     assert ended == code
     assert message in text
+
+
+@pytest.mark.parametrize("name", ["sweep", "perf", "soak"])
+def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(
+    run: Run, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "file").touch()
+    code, text = run(name, "--model", "no-such-model", "--out", str(tmp_path / "file" / "results"))
+    assert code == 2
+    assert "nothing can be written into" in text
+    assert "(Not a directory): choose another --out" in text
 
 
 @pytest.mark.parametrize(
@@ -115,18 +134,18 @@ def test_a_misuse_ends_with_two_and_a_message(
 def test_each_bad_end_has_its_code_and_no_traceback(
     run: Run, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, message: str
 ) -> None:
-    def fail(**_: object) -> None:
+    def fail(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(command, "_prepare", fail)
-    ended, text = run("sweep")
+    monkeypatch.setattr(command, "prepare", fail)
+    ended, text = run("sweep", "--dry-run")
     assert ended == code
     assert message in text
     assert "Traceback" not in text
 
 
 def test_a_start_is_told_the_command_that_it_was_started_by(
-    run: Run, monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     told = []
 
@@ -134,9 +153,9 @@ def test_a_start_is_told_the_command_that_it_was_started_by(
         told.append(command)
         raise PlanError("not today")
 
-    monkeypatch.setattr(command, "_prepare", lambda **_: object())
+    monkeypatch.setattr(command, "prepare", lambda _: object())
     monkeypatch.setattr(command, "_run", start)
-    assert run("sweep", "--quick", "--out", "/somewhere/results")[0] == 2
+    assert run("sweep", "--quick", "--out", str(tmp_path / "results"))[0] == 2
     assert told == ["nanoserve-bench sweep --quick --out results"]
 
 
@@ -148,11 +167,11 @@ def test_the_module_is_the_command(command: Callable[..., subprocess.Popen[str]]
 
 
 def test_a_run_id_that_is_taken_is_not_chosen_again(tmp_path: Path) -> None:
-    assert command._free_run_id("stem", tmp_path) == "stem"
+    assert free("stem", tmp_path) == "stem"
     study(blocks=1).write(tmp_path / "stem")
-    assert command._free_run_id("stem", tmp_path) == "stem-2"
+    assert free("stem", tmp_path) == "stem-2"
     study(blocks=1).write(tmp_path / "stem-2", finish=False)
-    assert command._free_run_id("stem", tmp_path) == "stem-3"
+    assert free("stem", tmp_path) == "stem-3"
 
 
 def test_the_same_command_goes_on_on_another_day_and_not_on_other_code(
@@ -162,16 +181,10 @@ def test_the_same_command_goes_on_on_another_day_and_not_on_other_code(
     found = devices.probe()
     monkeypatch.setattr(devices, "probe", lambda: found)
 
-    def prepare(out: Path, run_id: str | None = None, seed: int = 44) -> command._Prepared:
-        return command._prepare(
-            shares=(),
-            model=tiny.name,
-            choices=Choices(slots=(1,), seed=seed),
-            wanted=("cpu",),
-            threads=1,
-            out=out,
-            run_id=run_id,
-        )
+    def prepare(out: Path, *more: str) -> Prepared:
+        words = ("--model", tiny.name, "--slots", "1", "--device", "cpu", "--threads", "1")
+        given = [*words, "--out", str(out), *more]
+        return preparing.prepare(SweepOptions(**command.sweep.make_context("sweep", given).params))
 
     def interrupt(plan: Plan, out: Path) -> Path:
         folder = out / plan.run_id
@@ -186,8 +199,8 @@ def test_the_same_command_goes_on_on_another_day_and_not_on_other_code(
     again = prepare(tmp_path)
     assert again.folder == folder
     assert again.study.plan.run_id == of_yesterday.run_id
-    assert prepare(tmp_path, run_id="chosen").folder == tmp_path / "chosen"
-    assert prepare(tmp_path, seed=45).folder.name == now.study.plan.run_id
+    assert prepare(tmp_path, "--run-id", "chosen").folder == tmp_path / "chosen"
+    assert prepare(tmp_path, "--seed", "45").folder.name == now.study.plan.run_id
 
     elsewhere = tmp_path / "elsewhere"
     interrupt(dataclasses.replace(of_yesterday, revision="f" * 40), elsewhere)

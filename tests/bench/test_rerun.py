@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import shlex
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from nanoserve_bench import documents, systems
 from nanoserve_bench.cli import cli
-from nanoserve_bench.commands.choices import choices_of
+from nanoserve_bench.commands.choices import SweepOptions, choices_of
 from nanoserve_bench.commands.recorded import command_line, portable
 from nanoserve_bench.errors import UnavailableError
 from nanoserve_bench.load import LoadChoice
@@ -37,7 +36,7 @@ def context_of(command: str) -> click.Context:
 
 def choices_from(command: str) -> Choices:
     given = context_of(command).params
-    return choices_of(**{name: given[name] for name in inspect.signature(choices_of).parameters})
+    return choices_of(SweepOptions(**given))
 
 
 def planned(choices: Choices, like: Plan | None = None) -> Plan:

@@ -24,7 +24,7 @@ from nanoserve_bench.calibration.simulate import (
     Order,
 )
 from nanoserve_bench.calibration.simulate import calibrate as simulate_all
-from nanoserve_bench.columns import text_flaw
+from nanoserve_bench.commands.names import one_name
 from nanoserve_bench.progress import make_console
 from nanoserve_bench.soundness.judge import judge_path
 
@@ -44,7 +44,9 @@ RESULTS = Path("bench/results")
     help="Simulated studies of each kind.",
 )
 @click.option("--seed", type=int, default=44, show_default=True, help="Of everything random.")
-@click.option("--name", default="default", show_default=True, help="Of the files.")
+@click.option(
+    "--name", default="default", show_default=True, callback=one_name, help="Of the files."
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -77,8 +79,6 @@ def calibrate(
       1  a target is missed: it is written down all the same
       2  no calibration can be made of these folders
     """  # noqa: D301 - click reads the \b as a mark, so it must be one
-    if text_flaw(name) is not None or Path(name).name != name:
-        raise click.BadParameter(f"{name!r} cannot name files")
     console = make_console()
     verdicts = [judge_path(path) for path in paths or _default_paths(out / f"{name}.json")]
     order = Order(name=name, seed=seed, studies=studies)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
-from nanoserve_bench import devices, environment, revision
+from nanoserve_bench.commands.names import one_name
 from nanoserve_bench.commands.recorded import command_line
-from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
+from nanoserve_bench.commands.surroundings import look_around, require_writable
+from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder
 from nanoserve_bench.perf.arms import FULL, QUICK, Arm, Scale, arms_of, orders
 from nanoserve_bench.perf.figures import Standing, figure_rows
 from nanoserve_bench.perf.files import DOCUMENT, read_profile, read_run, write_profile
@@ -28,8 +28,8 @@ from nanoserve_bench.perf.session import Session, begin
 from nanoserve_bench.perf.table import print_figures, print_profile
 from nanoserve_bench.plan import Fact
 from nanoserve_bench.progress import duration, make_console
+from nanoserve_bench.run_names import dated, first, now
 from nanoserve_bench.soundness.rules.stat_blocks import LEAST_FOR_A_RATIO
-from nanoserve_bench.sweep import now
 
 EXIT_MISSED = 1
 
@@ -42,6 +42,51 @@ Exit codes
   2  could not be started
   130  interrupted; the same command goes on
 """
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PerfOptions:
+    """The command line, under the names that click gives its options."""
+
+    model: str
+    rounds: int | None
+    quick: bool
+    rivals: bool
+    check: bool
+    profile: bool
+    variants: tuple[str, ...]
+    threads: int | None
+    seed: int
+    out: Path
+    run_id: str | None
+    dry_run: bool
+
+    @property
+    def scale(self) -> Scale:
+        """How much is measured."""
+        scale = QUICK if self.quick else FULL
+        return replace(scale, rounds=self.rounds or scale.rounds)
+
+    def refuse_contradictions(self) -> None:
+        """Refuse an option that would be ignored.
+
+        Raises:
+            click.UsageError: There is one.
+        """
+        if self.variants and not self.profile:
+            raise click.UsageError("--variant is of the profile: give --profile with it")
+        of_the_table = {
+            "--rounds": self.rounds is not None,
+            "--quick": self.quick,
+            "--no-rivals": not self.rivals,
+            "--check": self.check,
+            "--dry-run": self.dry_run,
+        }
+        ignored = [name for name, given in of_the_table.items() if given]
+        if self.profile and ignored:
+            raise click.UsageError(
+                f"{', '.join(ignored)} is of the table: give it or --profile, not both"
+            )
 
 
 @click.command(epilog=_EPILOG)
@@ -76,24 +121,11 @@ Exit codes
 )
 @click.option(
     "--run-id",
+    callback=one_name,
     help="Name of the run's folder; an unfinished one goes on. [default: date and revision]",
 )
 @click.option("--dry-run", is_flag=True, help="Print what would run, and for how long.")
-def perf(
-    *,
-    model: str,
-    rounds: int | None,
-    quick: bool,
-    rivals: bool,
-    check: bool,
-    profile: bool,
-    variants: tuple[str, ...],
-    threads: int | None,
-    seed: int,
-    out: Path,
-    run_id: str | None,
-    dry_run: bool,
-) -> None:
+def perf(**given: Any) -> None:
     """Measure the engine's speed table: every goal as a ratio of the same run.
 
     A round launches every arm once (the baselines, this engine, its torch path, the rivals that are
@@ -102,23 +134,15 @@ def perf(
     it runs: what other load disturbs is run again, within a limit, and marked.
     """
     console = make_console()
-    scale = QUICK if quick else FULL
-    scale = replace(scale, rounds=rounds or scale.rounds)
-    prepared = _prepare(
-        model=model,
-        scale=scale,
-        rivals=rivals,
-        threads=threads,
-        seed=seed,
-        out=out,
-        run_id=run_id,
-        unfinished=not profile,
-        command=command_line(click.get_current_context()),
-    )
-    if profile:
-        _take_profile(prepared, console, variants or [variant.name for variant in VARIANTS])
+    options = PerfOptions(**given)
+    options.refuse_contradictions()
+    if not options.dry_run:
+        require_writable(options.out)
+    prepared = _prepare(options, command=command_line(click.get_current_context()))
+    if options.profile:
+        _take_profile(prepared, console, options.variants or [v.name for v in VARIANTS])
         return
-    arms = arms_of(scale, rivals=rivals)
+    arms = arms_of(options.scale, rivals=options.rivals)
     session = Session(
         begin(prepared.folder, prepared.run),
         prepared.folder,
@@ -127,18 +151,18 @@ def perf(
         say=lambda line: console.print(line, markup=False, highlight=False),
     )
     console.print(
-        f"{prepared.run.run_id}: {len(arms)} arms, {scale.rounds} round(s), about "
+        f"{prepared.run.run_id}: {len(arms)} arms, {options.scale.rounds} round(s), about "
         f"{duration(session.left_s())} in all",
         highlight=False,
     )
-    if dry_run:
+    if options.dry_run:
         _print_plan(arms, console)
         return
     run = session.run()
     figures = figure_rows(run)
     print_figures(run, figures, console)
     console.print(f"results: {prepared.folder}", markup=False, highlight=False, soft_wrap=True)
-    if failed(figures, check=check):
+    if failed(figures, check=options.check):
         sys.exit(EXIT_MISSED)
 
 
@@ -162,24 +186,12 @@ class _Prepared:
     folder: Path
 
 
-def _prepare(
-    *,
-    model: str,
-    scale: Scale,
-    rivals: bool,
-    threads: int | None,
-    seed: int,
-    out: Path,
-    run_id: str | None,
-    unfinished: bool,
-    command: str,
-) -> _Prepared:
-    probe = devices.probe()
-    code = revision.current()
-    folder = materialise(model)
-    threads = threads or environment.usable_cores()
-    run_id = run_id or _run_id(
-        f"{datetime.now(UTC):%Y%m%d}-{code.short}", out, unfinished=unfinished
+def _prepare(options: PerfOptions, *, command: str) -> _Prepared:
+    around = look_around(options.model, options.threads)
+    code, folder, scale = around.code, around.model, options.scale
+    run_id = options.run_id or first(
+        dated(code.short),
+        lambda name: _suits(options.out / name, unfinished=not options.profile),
     )
     run = PerfRun(
         schema=SCHEMA_VERSION,
@@ -191,33 +203,27 @@ def _prepare(
         model=folder.name,
         model_source=folder.source,
         weight_bytes=folder.weight_bytes,
-        machine=environment.fingerprint(probe.accelerators),
-        threads=threads,
-        seed=seed,
-        facts=(
-            *environment.facts(threads=threads),
-            *probe.facts,
-            Fact(name="constraints", value=code.constraints),
-        ),
+        machine=around.machine,
+        threads=around.threads,
+        seed=options.seed,
+        facts=(*around.facts, Fact(name="constraints", value=code.constraints)),
         workloads=scale.workloads(),
-        orders=orders(arms_of(scale, rivals=rivals), scale.rounds, seed),
+        orders=orders(arms_of(scale, rivals=options.rivals), scale.rounds, options.seed),
         done=(),
         complete=False,
         command=command,
     )
-    return _Prepared(run=run, model=folder, folder=out / run_id)
+    return _Prepared(run=run, model=folder, folder=options.out / run_id)
 
 
-def _run_id(stem: str, out: Path, *, unfinished: bool) -> str:
-    """The first of `stem`, `stem-2`, ... that is free, or unfinished where that is asked for."""
-    for number in itertools.count(1):
-        run_id = stem if number == 1 else f"{stem}-{number}"
-        document = out / run_id / DOCUMENT
-        if not document.is_file() or (unfinished and not read_run(out / run_id).complete):
-            return run_id
-        if not unfinished:
-            return run_id  # a profile stands beside the table of the same code
-    raise AssertionError("unreachable")
+def _suits(folder: Path, *, unfinished: bool) -> bool:
+    """Whether a run may go there: it holds no table, or one to go on with where that is asked for.
+
+    A profile stands beside the table of the same code, complete or not.
+    """
+    if not unfinished or not (folder / DOCUMENT).is_file():
+        return True
+    return not read_run(folder).complete
 
 
 def _print_plan(arms: Sequence[Arm], console: Console) -> None:

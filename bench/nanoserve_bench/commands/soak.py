@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from nanoserve_bench import devices, environment, revision
 from nanoserve_bench.commands.recorded import command_line
-from nanoserve_bench.models import DEFAULT_MODEL, materialise
+from nanoserve_bench.commands.surroundings import look_around, require_writable
+from nanoserve_bench.models import DEFAULT_MODEL
 from nanoserve_bench.progress import make_console
+from nanoserve_bench.run_names import dated, now
 from nanoserve_bench.soak.cases import CASES, FULL, QUICK, draw
 from nanoserve_bench.soak.records import SCHEMA_VERSION, Soak
 from nanoserve_bench.soak.resume import begin
 from nanoserve_bench.soak.session import Session
-from nanoserve_bench.sweep import now
 
 EXIT_BUG = 1
 
@@ -76,25 +75,24 @@ def soak(
     an interrupted soak goes on when it is started again with the same code on the same machine.
     """
     console = make_console()
-    probe = devices.probe()
-    code = revision.current()
-    folder = materialise(model)
-    threads = threads or environment.usable_cores()
+    require_writable(out)
+    around = look_around(model, threads)
+    code, folder = around.code, around.model
     requests = draw(QUICK if quick else FULL, folder.vocabulary, seed)[:prompts]
     cases = [case for case in CASES if not chosen or case.name in chosen]
     planned = Soak(
         schema=SCHEMA_VERSION,
-        run_id=f"{datetime.now(UTC):%Y%m%d}-{code.short}",
+        run_id=dated(code.short),
         created_at=now(),
         revision=code.commit,
         dirty=code.dirty,
         sources=code.sources,
         model=folder.name,
         model_source=folder.source,
-        machine=environment.fingerprint(probe.accelerators),
-        threads=threads,
+        machine=around.machine,
+        threads=around.threads,
         seed=seed,
-        facts=(*environment.facts(threads=threads), *probe.facts),
+        facts=around.facts,
         reference="",
         requests=0,
         complete=False,

@@ -2,43 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
-import itertools
 import sys
-from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 
-from nanoserve_bench import devices, environment, revision
 from nanoserve_bench.arms import FORM
 from nanoserve_bench.arrivals import PROCESSES
-from nanoserve_bench.block import Study
-from nanoserve_bench.builds import Build, build
-from nanoserve_bench.capacity import with_shares
-from nanoserve_bench.commands.choices import choices_of
+from nanoserve_bench.commands.choices import SweepOptions
+from nanoserve_bench.commands.names import one_name
 from nanoserve_bench.commands.planned import print_plan, print_skipped_arms
+from nanoserve_bench.commands.preparing import Prepared, prepare
 from nanoserve_bench.commands.recorded import command_line
-from nanoserve_bench.estimate import Costs, estimate
-from nanoserve_bench.models import DEFAULT_MODEL, ModelFolder, materialise
-from nanoserve_bench.plan import VOCABULARY, Fact
-from nanoserve_bench.planning import (
-    DEFAULT_ARMS,
-    QUICK_BLOCKS,
-    Choices,
-    build_plan,
-)
+from nanoserve_bench.commands.surroundings import require_writable
+from nanoserve_bench.models import DEFAULT_MODEL
+from nanoserve_bench.planning import DEFAULT_ARMS, QUICK_BLOCKS
 from nanoserve_bench.progress import BarProgress, PlainProgress, duration, make_console
 from nanoserve_bench.results import MANIFEST
 from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
 from nanoserve_bench.stopping import DEFAULT_BLOCKS
-from nanoserve_bench.sweep import Sweep, now, stored, unfinished
-from nanoserve_bench.systems import find
-from nanoserve_bench.workload import FULL, SUFFIX, WORKLOADS, PromptBook
-from nanoserve_bench.workload_file import WorkloadFile, read_workload
+from nanoserve_bench.sweep import Sweep, stored
+from nanoserve_bench.workload import SUFFIX, WORKLOADS
 
 EXIT_REFUSED = 1
 
@@ -193,36 +180,13 @@ def _known(names: tuple[str, ...]) -> tuple[str, ...]:
 )
 @click.option(
     "--run-id",
+    callback=one_name,
     help="Name of the result folder. One that exists and is unfinished goes on where it stopped. "
     "[default: that of an unfinished sweep of the same plan; else date, device, workload and "
     "revision]",
 )
 @click.option("--dry-run", is_flag=True, help="Print the plan and how long it takes; run nothing.")
-def sweep(
-    *,
-    model: str,
-    arms: tuple[str, ...],
-    baselines: tuple[str, ...],
-    workloads: tuple[str, ...],
-    slots: tuple[int, ...],
-    wanted: tuple[str, ...],
-    dtypes: tuple[str, ...],
-    blocks: int | None,
-    most_blocks: int | None,
-    target: float | None,
-    rates: tuple[float, ...],
-    shares: tuple[float, ...],
-    arrivals: str,
-    objective: tuple[float, float] | None,
-    full: bool,
-    quick: bool,
-    threads: int | None,
-    seed: int,
-    acknowledge: tuple[tuple[str, str, str], ...],
-    out: Path,
-    run_id: str | None,
-    dry_run: bool,
-) -> None:
+def sweep(**given: Any) -> None:
     """Measure systems against each other, and judge what came out.
 
     A sweep runs blocks. Every block launches a worker process per system afresh, and runs every
@@ -235,34 +199,11 @@ def sweep(
     accepts 3 starts that ended without one, and refuses the study from the fourth on.
     """
     console = make_console()
-    choices = choices_of(
-        arms=arms,
-        baselines=baselines,
-        workloads=workloads,
-        slots=slots,
-        dtypes=dtypes,
-        blocks=blocks,
-        most_blocks=most_blocks,
-        target=target,
-        rates=rates,
-        shares=shares,
-        arrivals=arrivals,
-        objective=objective,
-        full=full,
-        quick=quick,
-        seed=seed,
-        acknowledge=acknowledge,
-    )
-    prepared = _prepare(
-        shares=shares,
-        model=model,
-        choices=choices,
-        wanted=wanted,
-        threads=threads,
-        out=out,
-        run_id=run_id,
-    )
-    if dry_run:
+    options = SweepOptions(**given)
+    if not options.dry_run:
+        require_writable(options.out)
+    prepared = prepare(options)
+    if options.dry_run:
         print_plan(prepared.study.plan, prepared.costs, console)
         return
     _run(prepared, console, command=command_line(click.get_current_context()))
@@ -275,123 +216,7 @@ def sweep(
         sys.exit(EXIT_REFUSED)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Prepared:
-    """A sweep that is ready to be started."""
-
-    study: Study
-    folder: Path
-    facts: tuple[Fact, ...]
-    costs: Costs
-
-
-def _prepare(
-    *,
-    shares: tuple[float, ...],
-    model: str,
-    choices: Choices,
-    wanted: tuple[str, ...],
-    threads: int | None,
-    out: Path,
-    run_id: str | None,
-) -> _Prepared:
-    probe = devices.probe()
-    measured, skipped = devices.choose(probe.devices, wanted)
-    code = revision.current()
-    folder = materialise(model)
-    threads = threads or environment.usable_cores()
-    machine = environment.fingerprint(probe.accelerators)
-    choices, files = _with_files(choices, folder)
-    if shares:
-        choices = with_shares(choices, shares, measured, model=folder.name, earlier=out)
-    stem = f"{datetime.now(UTC):%Y%m%d}-{'-'.join(_words(choices, measured))}-{code.short}"
-    plan = build_plan(
-        choices,
-        run_id=run_id or _free_run_id(stem, out),
-        created_at=now(),
-        model=folder.name,
-        devices=measured,
-        skipped_devices=skipped,
-        revision=code.commit,
-        dirty=code.dirty,
-        find_system=find,
-        build_engine=_build,
-        files=files,
-    )
-    going_on = unfinished(out, plan) if run_id is None else None
-    if going_on is not None:
-        plan = dataclasses.replace(plan, run_id=going_on.name)
-    book = PromptBook(
-        seed=plan.seed,
-        workloads=plan.workloads,
-        vocabulary=folder.vocabulary,
-        given={
-            workload.name: files[base].prompts
-            for workload in plan.workloads
-            for base in files
-            if workload.name == base or (workload.arrivals and workload.name.startswith(f"{base}-"))
-        },
-    )
-    return _Prepared(
-        study=Study(
-            plan=plan,
-            model=folder,
-            machine=machine,
-            threads=threads,
-            prompts=book,
-            engines={arm.name: build(arm.revision).folder for arm in plan.arms if arm.revision},
-        ),
-        folder=out / plan.run_id,
-        facts=(
-            *environment.facts(threads=threads),
-            *probe.facts,
-            Fact(name="git_commit", value=code.commit),
-            Fact(name="git_dirty", value=code.dirty),
-            Fact(name="sources", value=code.sources),
-            Fact(name="constraints", value=code.constraints),
-            Fact(name="model_source", value=folder.source),
-            Fact(name=VOCABULARY, value=folder.vocabulary.size, unit="token ids"),
-        ),
-        costs=estimate(plan, weight_bytes=folder.weight_bytes, earlier=out),
-    )
-
-
-def _with_files(choices: Choices, model: ModelFolder) -> tuple[Choices, dict[str, WorkloadFile]]:
-    """The choices with files of requests by their names, and the files that were read."""
-    files: dict[str, WorkloadFile] = {}
-    names = []
-    for workload in choices.workloads:
-        if workload.endswith(SUFFIX):
-            file = read_workload(Path(workload), model)
-            files[file.name] = file
-            names.append(file.name)
-        else:
-            names.append(workload)
-    return dataclasses.replace(choices, workloads=tuple(names)), files
-
-
-def _build(name: str) -> Build:
-    """The engine at a revision; said, because compiling it takes a while."""
-    click.echo(f"preparing nanoserve at {name}", err=True)
-    return build(name)
-
-
-def _words(choices: Choices, measured: tuple[str, ...]) -> list[str]:
-    """What tells one run id from another: devices and workloads."""
-    kinds = dict.fromkeys(device.partition(":")[0] for device in measured)
-    return [*kinds, "full" if choices.workloads == FULL else "-".join(choices.workloads)]
-
-
-def _free_run_id(stem: str, out: Path) -> str:
-    """The first of `stem`, `stem-2`, ... that is not taken."""
-    for number in itertools.count(1):
-        run_id = stem if number == 1 else f"{stem}-{number}"
-        if not (out / run_id).exists():
-            return run_id
-    raise AssertionError("unreachable")
-
-
-def _run(prepared: _Prepared, console: Console, *, command: str) -> None:
+def _run(prepared: Prepared, console: Console, *, command: str) -> None:
     plan, costs = prepared.study.plan, prepared.costs
     block_s = costs.block_s(plan)
     console.print(

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nanoserve_bench.record_files import RecordError, read_document
+from nanoserve_bench.run_names import free
 from nanoserve_bench.schema import token_digest
 from nanoserve_bench.soak.cases import Request
 from nanoserve_bench.soak.records import (
@@ -51,7 +51,7 @@ def begin(
             continue
         if _goes_on(stored, answers, planned, requests) and cases >= {c.case for c in stored.cases}:
             return Begun(soak=stored, answers=answers)
-    return Begun(soak=replace(planned, run_id=_free(planned.run_id, out)))
+    return Begun(soak=replace(planned, run_id=free(planned.run_id, out)))
 
 
 def answer_row(index: int, request: Request, token_ids: Sequence[int]) -> AnswerRow:
@@ -83,12 +83,3 @@ def _goes_on(
         and [replace(answer, token_ids=()) for answer in answers] == asked[: len(answers)]
         and len(answers) >= stored.requests
     )
-
-
-def _free(stem: str, out: Path) -> str:
-    """The first of `stem`, `stem-2`, ... that is not taken."""
-    for number in itertools.count(1):
-        run_id = stem if number == 1 else f"{stem}-{number}"
-        if not (out / run_id).exists():
-            return run_id
-    raise AssertionError("unreachable")
