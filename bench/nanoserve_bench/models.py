@@ -201,23 +201,30 @@ def _special_ids(folder: Path, config: dict[str, Any]) -> Iterator[int]:
 
 def named_ids(folder: Path, config: dict[str, Any]) -> Iterator[int]:
     """Ids that begin, end or pad a sequence."""
-    documents = [config]
+    documents = {folder / "config.json": config}
     generation = folder / "generation_config.json"
     if generation.is_file():
-        documents.append(_json(generation))
-    for document in documents:
+        documents[generation] = _json(generation)
+    for path, document in documents.items():
         for key in ("bos_token_id", "eos_token_id", "pad_token_id"):
             value = document.get(key)
-            yield from (value if isinstance(value, list) else [] if value is None else [value])
+            ids = value if isinstance(value, list) else [] if value is None else [value]
+            if any(type(each) is not int for each in ids):
+                raise PlanError(f"{path}: {key} is {value!r}, and token ids are integers")
+            yield from ids
 
 
 def added_ids(folder: Path) -> Iterator[int]:
     """Ids that the tokenizer lists as special."""
     tokenizer = folder / "tokenizer.json"
-    if tokenizer.is_file():
-        for token in _json(tokenizer).get("added_tokens", []):
-            if token.get("special"):
-                yield token["id"]
+    if not tokenizer.is_file():
+        return
+    tokens = _json(tokenizer).get("added_tokens", [])
+    for token in tokens if isinstance(tokens, list) else [tokens]:
+        if not isinstance(token, dict) or type(token.get("id")) is not int:
+            raise PlanError(f"{tokenizer}: {token!r} among its added_tokens has no id")
+        if token.get("special"):
+            yield token["id"]
 
 
 def tokenizer_digest(folder: Path) -> str:

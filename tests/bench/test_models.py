@@ -1,4 +1,4 @@
-"""Finding a model and describing it, without torch."""
+"""Finding a model, describing it, and what is said of one that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
+from huggingface_hub.errors import LocalEntryNotFoundError
 
 from nanoserve_bench import models
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.models import ModelFolder, cache_folder, materialise, tokenizer_digest
+from nanoserve_bench.systems.materialise import convert
 
 
 def folder_with(path: Path, **config: object) -> Path:
@@ -71,6 +73,34 @@ def test_an_unknown_model_is_answered_with_what_there_could_be(name: str, messag
         ({"config.json": "{"}, "cannot be read"),
         ({"config.json": "{}"}, "gives no vocab_size"),
         ({"config.json": '{"vocab_size": 5}'}, "holds no .safetensors"),
+        (
+            {"config.json": '{"vocab_size": 5, "eos_token_id": "2"}', "x.safetensors": ""},
+            "config.json: eos_token_id is '2', and token ids are integers",
+        ),
+        (
+            {
+                "config.json": '{"vocab_size": 5}',
+                "generation_config.json": '{"pad_token_id": [1, null]}',
+                "x.safetensors": "",
+            },
+            r"generation_config.json: pad_token_id is \[1, None\]",
+        ),
+        (
+            {
+                "config.json": '{"vocab_size": 5}',
+                "tokenizer.json": '{"added_tokens": [{"content": "<s>", "special": true}]}',
+                "x.safetensors": "",
+            },
+            "tokenizer.json: .* has no id",
+        ),
+        (
+            {
+                "config.json": '{"vocab_size": 5}',
+                "tokenizer.json": '{"added_tokens": null}',
+                "x.safetensors": "",
+            },
+            "tokenizer.json: None among its added_tokens has no id",
+        ),
     ],
 )
 def test_a_folder_that_is_no_model_says_what_it_lacks(
@@ -119,6 +149,26 @@ def test_a_synthetic_model_has_its_shape_and_no_tokenizer(tiny: ModelFolder) -> 
 
 
 def test_a_conversion_that_fails_says_why_and_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match=r"no-such-shape cannot be prepared(.|\n)*tiny-llama"):
+    with pytest.raises(PlanError, match=r"no-such-shape cannot be prepared(.|\n)*tiny-llama") as it:
         materialise("synthetic:no-such-shape", cache=tmp_path)
+    assert "Traceback" not in str(it.value)
     assert list((tmp_path / "models").iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"GGUF", b"no such thing" * 100])
+def test_a_file_that_is_no_whole_gguf_is_named(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "cut.gguf"
+    file.write_bytes(content)
+    with pytest.raises(SystemExit, match=r"cut\.gguf is not a whole GGUF file"):
+        convert("gguf", str(file), tmp_path / "target")
+
+
+def test_what_the_hub_does_not_give_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*_: object, **__: object) -> str:
+        raise LocalEntryNotFoundError("outgoing traffic has been disabled")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", absent)
+    with pytest.raises(SystemExit, match=r"the hub gives no owner/name.*traffic has been disabled"):
+        convert("hub", "owner/name", tmp_path)

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 from transformers import AutoConfig, PretrainedConfig
 
+from nanoserve.errors import ModelError
 from nanoserve.models.hf_config import as_hf_config
 from nanoserve.models.synthetic import SyntheticCheckpoint
 
@@ -31,7 +32,11 @@ def from_gguf(file: Path, target: Path) -> None:
     from gguf import GGUFReader  # noqa: PLC0415
     from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig  # noqa: PLC0415
 
-    if any(tensor.name == "rope_freqs.weight" for tensor in GGUFReader(file).tensors):
+    try:
+        names = {tensor.name for tensor in GGUFReader(file).tensors}
+    except (OSError, ValueError, IndexError) as error:  # it trusts every length in the file
+        sys.exit(f"{file.name} is not a whole GGUF file: {error}")
+    if "rope_freqs.weight" in names:
         sys.exit(
             f"{file.name} scales its rope by a table that transformers does not read, so the "
             "reference would run without it. Use the model's safetensors instead."
@@ -77,22 +82,36 @@ def from_hub(repository: str) -> Path:
     from huggingface_hub import snapshot_download  # noqa: PLC0415 - only this kind needs it
 
     wanted = ["*.json", "*.safetensors", "tokenizer.model"]
-    return Path(snapshot_download(repository, allow_patterns=wanted))
+    try:
+        return Path(snapshot_download(repository, allow_patterns=wanted))
+    except (OSError, ValueError) as error:  # the hub's own errors are of these kinds
+        sys.exit(f"the hub gives no {repository}, and no copy of it is here: {error}")
+
+
+def convert(kind: str, argument: str, target: Path) -> Path:
+    """The folder that holds the model: the target, or the hub's own.
+
+    Raises:
+        SystemExit: There is no such model, or it cannot be converted; the code says why.
+    """
+    if kind == "hub":
+        return from_hub(argument)
+    try:
+        if kind == "gguf":
+            from_gguf(Path(argument), target)
+        elif kind == "synthetic":
+            from_synthetic(argument, target)
+        else:
+            sys.exit(f"unknown kind of model {kind!r}")
+    except ModelError as error:
+        sys.exit(str(error))
+    return target
 
 
 def main() -> None:
     """Convert as the arguments say."""
     kind, argument, folder = sys.argv[1:]
-    target = Path(folder)
-    if kind == "gguf":
-        from_gguf(Path(argument), target)
-    elif kind == "synthetic":
-        from_synthetic(argument, target)
-    elif kind == "hub":
-        target = from_hub(argument)
-    else:
-        sys.exit(f"unknown kind of model {kind!r}")
-    print(os.fspath(target))  # noqa: T201
+    print(os.fspath(convert(kind, argument, Path(folder))))  # noqa: T201
 
 
 if __name__ == "__main__":
