@@ -18,7 +18,7 @@ FOLDERS = (
     f"{SOUNDNESS}/test_mutants.py::test_a_mutant_is_refused_by_the_rule_meant_for_it",
     f"{SOUNDNESS}/test_mutants.py::test_a_clean_control_is_accepted_whole",
 )
-WHOLE = ("test_borders", "test_details", "test_thresholds", "test_judge")
+WHOLE = ("test_borders", "test_details", "test_thresholds", "test_judge", "test_stat_rules")
 """Tests that judge whole studies."""
 CODE, NAME = re.compile(r"\b[A-Z]+\d{3}\b"), re.compile(r"\b[a-z_]\w*")
 
@@ -28,7 +28,7 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     own = tuple(f"{BENCH}/test_{name}.py" for name in FREE)
     if set(modules) <= set(FREE):
         return own
-    files = ("test_run_rules", *WHOLE, "test_profile")
+    files = ("test_run_rules", "test_pair_rules", *WHOLE, "test_profile")
     return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), own[-1])
 
 

@@ -366,44 +366,6 @@ def test_a_trial_may_start_the_instant_the_last_one_is_done(results: ResultSet) 
         assert bool(findings(results, "STAT002", trials=moved)) == refused
 
 
-@pytest.mark.parametrize(
-    ("replaces", "message"),
-    [
-        ({7: 7}, "block 7 replaces block 7, which does not come before it once"),
-        ({6: 7}, "block 6 replaces block 7, which does not come before it once"),
-        ({7: 99}, "block 7 replaces block 99, which does not come before it once"),
-        ({6: 0, 7: 0}, "block 7 replaces block 0, which does not come before it once"),
-        ({7: 0}, "block 0 was replaced by block 7, and nothing disturbed it"),
-        ({5: 0, 6: 1, 7: 2}, "3 blocks were run again, and the plan allows 2"),
-    ],
-)
-def test_what_a_block_may_replace(
-    results: ResultSet, replaces: dict[int, int], message: str
-) -> None:
-    trials = tuple(replace(t, replaces=replaces.get(t.block)) for t in results.trials)
-    found = findings(results, "STAT007", trials=trials)
-    assert any(message in finding.message for finding in found)
-
-
-def test_a_block_replaces_the_same_block_in_all_of_its_rows(results: ResultSet) -> None:
-    last = results.trials[-1]
-    trials = (*results.trials[:-1], replace(last, replaces=0))
-    found = findings(results, "STAT007", trials=trials)
-    assert any("replaces block None in one row and 0 in another" in f.message for f in found)
-
-
-def test_a_study_may_end_early_only_at_its_target(results: ResultSet) -> None:
-    for most, target, refused in (
-        (8, None, False),
-        (9, None, True),
-        (9, 0.5, False),
-        (9, 1e-9, True),
-    ):
-        blocks = Blocks(least=5, most=most, target_half_width=target, most_reruns=2)
-        plan = replace(results.plan, blocks=blocks)
-        assert bool(findings(results, "STAT007", plan=plan)) == refused
-
-
 def test_a_prompt_may_be_cached_whole_and_no_more(results: ResultSet) -> None:
     systems = tuple(replace(row, cache="on") for row in results.systems)
     for cached, refused in ((0, False), (6, False), (7, True), (-1, True)):

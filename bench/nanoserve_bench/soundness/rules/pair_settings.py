@@ -168,8 +168,8 @@ MACHINE = PairRule(
 
 def _tokenizer(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
     for side, run in (("baseline", baseline), ("candidate", candidate)):
-        kind, colon, what = (run.settings.tokenizer or "").partition(":")
-        if colon and kind == "sha256" and not _DIGEST.fullmatch(what):
+        kind, _, what = str(run.settings.tokenizer).partition(":")
+        if kind == "sha256" and not _DIGEST.fullmatch(what):
             yield Flaw(f"the {side} names its tokenizer by a digest that is none: {what!r}")
     yield from _same(baseline, candidate, "tokenizer")
 

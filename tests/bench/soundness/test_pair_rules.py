@@ -1,0 +1,137 @@
+"""What rules about pairs say, and where, at their borders: one value of a side at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from nanoserve_bench.records import SystemRun
+from nanoserve_bench.results import ResultSet
+from nanoserve_bench.soundness.rule import Flaw, PairRule
+from nanoserve_bench.soundness.rules import pair_settings
+from support.asking import findings, rows
+from support.rebuild import AGAIN, BASE
+from support.ruler import edited, serial
+
+
+def flaws(rule: PairRule, baseline: SystemRun, candidate: SystemRun) -> list[Flaw]:
+    return list(rule.check(baseline, candidate))
+
+
+def messages(rule: PairRule, baseline: SystemRun, candidate: SystemRun) -> list[str]:
+    return [flaw.message for flaw in flaws(rule, baseline, candidate)]
+
+
+# PAIR013: one system twice.
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "expected"),
+    [
+        ("a=1;b=2", "b=2;a=1", []),
+        ("a=1", "a=1;b=2", ["library b is 2 in the candidate and absent in the baseline"]),
+        ("a=1;b=2", "a=1", ["library b is absent in the candidate and 2 in the baseline"]),
+        ("a=1=x", "a=1=y", ["library a is 1=y in the candidate and 1=x in the baseline"]),
+        ("a=1;a=1=x", "a=1=x", ["the baseline names library a 2 times"]),
+        ("a=1", "a=1;a=1;a=1", ["the candidate names library a 3 times"]),
+        (
+            "hf-generate=1",
+            "hf-generate=2",
+            ["library hf-generate is 2 in the candidate and 1 in the baseline"],
+        ),
+    ],
+)
+def test_one_system_twice_has_the_same_libraries(
+    results: ResultSet, baseline: str, candidate: str, expected: list[str]
+) -> None:
+    systems = results.systems
+    for arm, libraries in (("hf-generate", baseline), ("hf-generate-again", candidate)):
+        systems = rows(systems, lambda row, arm=arm: row.arm == arm, libraries=libraries)
+    found = findings(results, "PAIR013", systems=systems)
+    for block in range(8):
+        of_block = [finding for finding in found if finding.block == block]
+        assert [finding.message for finding in of_block] == expected
+    line = {row.block: results.line_of(row) for row in results.systems if row.arm.endswith("again")}
+    assert {(f.reference_cell, f.cell, f.file) for f in found} <= {(BASE, AGAIN, "systems.csv")}
+    assert all(finding.row == line[finding.block] for finding in found)
+
+
+# PAIR006 and PAIR012: what names weights and a tokenizer.
+
+DIGEST = "0123456789abcdef" * 4
+
+
+@pytest.mark.parametrize(
+    ("weights", "named"),
+    [
+        (f"sha256:{DIGEST}", True),
+        (f"sha256:{DIGEST[1:]}", False),
+        (f"sha256:{DIGEST}0", False),
+        (f"md5:{DIGEST}", False),
+        ("declared:Q4_1 of the same", True),
+        ("declared: Unknown ", False),
+        ("declared: ", False),
+    ],
+)
+def test_weights_are_named_by_a_digest_or_a_declaration(weights: str, named: bool) -> None:
+    found = flaws(pair_settings.WEIGHTS, serial(weights=weights), serial(weights=weights))
+    assert found == [
+        Flaw(
+            "the weights are named by neither a digest nor a declaration",
+            evidence=f"baseline {weights}, candidate {weights}",
+        )
+    ] * (not named)
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "digest"),
+    [
+        (f"sha256:{DIGEST}", None),
+        (f"sha256:{DIGEST}:2", f"{DIGEST}:2"),
+        ("sha256", ""),
+        ("none", None),
+        ("gguf:sha256:1", None),
+    ],
+)
+def test_a_tokenizer_named_by_a_digest_has_one(tokenizer: str, digest: str | None) -> None:
+    found = messages(
+        pair_settings.TOKENIZER, serial(tokenizer=tokenizer), serial(tokenizer=tokenizer)
+    )
+    named = f"names its tokenizer by a digest that is none: {digest!r}"
+    sides = ("the baseline", "the candidate") if digest is not None else ()
+    assert found == [f"{side} {named}" for side in sides]
+
+
+# PAIR010: what the caches served.
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "message"),
+    [
+        (0, 0, None),
+        (1, 4, None),
+        (4, 1, None),
+        (
+            1,
+            5,
+            (
+                "of 30 prompt tokens the candidate took 5 from its prefix cache and the baseline "
+                "1: one of them had more to compute"
+            ),
+        ),
+        (
+            0,
+            1,
+            (
+                "only one side answered from a warm prefix cache: 1 cached tokens in the "
+                "candidate, 0 in the baseline"
+            ),
+        ),
+    ],
+)
+def test_caches_may_serve_a_tenth_of_the_prompts_apart(
+    baseline: int, candidate: int, message: str | None
+) -> None:
+    below, above = (
+        edited(serial(10, cache="on"), 3, cached_tokens=cached) for cached in (baseline, candidate)
+    )
+    assert messages(pair_settings.CACHE, below, above) == ([] if message is None else [message])
