@@ -18,7 +18,14 @@ FOLDERS = (
     f"{SOUNDNESS}/test_mutants.py::test_a_mutant_is_refused_by_the_rule_meant_for_it",
     f"{SOUNDNESS}/test_mutants.py::test_a_clean_control_is_accepted_whole",
 )
-WHOLE = ("test_borders", "test_details", "test_thresholds", "test_judge", "test_stat_rules")
+WHOLE = (
+    "test_borders",
+    "test_details",
+    "test_thresholds",
+    "test_judge",
+    "test_stat_rules",
+    "test_report_rules",
+)
 """Tests that judge whole studies."""
 CODE, NAME = re.compile(r"\b[A-Z]+\d{3}\b"), re.compile(r"\b[a-z_]\w*")
 

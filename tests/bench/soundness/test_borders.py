@@ -250,8 +250,11 @@ def test_a_trial_starts_before_the_next_start_to_the_second(
     results: ResultSet, started_at: str, refused: bool
 ) -> None:
     (only,) = results.manifest.ledger
-    again = replace(only, started_at="2026-01-01T04:00:00+00:00", first_block=4)
-    ledger = (replace(only, outcome="interrupted"), again)
+    ledger = (
+        replace(only, outcome="interrupted"),
+        replace(only, started_at="2026-01-01T04:00:00+00:00", first_block=4, outcome="interrupted"),
+        replace(only, started_at="2026-01-01T06:00:00+00:00", first_block=6),
+    )
     found = findings(
         results,
         "STAT006",
@@ -286,6 +289,10 @@ def starts(results: ResultSet, *changes: dict[str, Any]) -> list[tuple[str, str 
     [
         (({}, {}), []),
         (({}, {"first_block": 8}), []),
+        (
+            ({"first_block": 1},),
+            [("the first start begins at block 1: earlier ones are gone", "ledger[0]")],
+        ),
         (({}, {"first_block": 9}), [("the last start begins at block 9 of 8", "ledger[1]")]),
         (
             ({"first_block": 1}, {"first_block": 1}),

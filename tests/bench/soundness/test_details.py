@@ -37,50 +37,97 @@ def stopping(**values: Any) -> Callable[[Plan], dict[str, Any]]:
     return lambda _plan: {"blocks": Blocks(**{**RULES_OF_STOPPING, **values})}
 
 
+def other(what: str, name: str) -> str:
+    return f"cell {BASE} is of {what} {name}, which the plan does not list"
+
+
+KEPT = "the stopping rule cannot be kept: 1 <= least <= most, most_reruns >= 0"
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "message", "column"),
     [
-        (lambda p: {"headline_baseline": "vllm"}, "headline baseline vllm is no arm"),
-        (stopping(least=0), "stopping rule cannot be kept"),
-        (stopping(least=9), "stopping rule cannot be kept"),
-        (stopping(most_reruns=-1), "stopping rule cannot be kept"),
-        (lambda p: {"cells": (*p.cells, p.cells[0])}, f"names {BASE} 2 times among its cells"),
-        (lambda p: {"arms": (*p.arms, p.arms[0])}, "names hf-generate 2 times among its arms"),
-        (lambda p: {"workloads": p.workloads * 2}, "names day44 2 times among its workloads"),
+        (
+            lambda p: {"headline_baseline": "vllm"},
+            "the headline baseline vllm is no arm",
+            "headline_baseline",
+        ),
+        (stopping(least=0), KEPT, "blocks"),
+        (stopping(least=9), KEPT, "blocks"),
+        (stopping(most_reruns=-1), KEPT, "blocks"),
+        (
+            stopping(target_half_width=0),
+            "no interval is as narrow as the target half-width 0",
+            "blocks",
+        ),
+        (
+            lambda p: {"cells": (*p.cells, p.cells[0])},
+            f"the plan names {BASE} 2 times among its cells",
+            "cells",
+        ),
+        (
+            lambda p: {"arms": (*p.arms, p.arms[0])},
+            "the plan names hf-generate 2 times among its arms",
+            "arms",
+        ),
+        (
+            lambda p: {"devices": p.devices * 2},
+            "the plan names cpu 2 times among its devices",
+            "devices",
+        ),
+        (
+            lambda p: {"dtypes": p.dtypes * 2},
+            "the plan names float32 2 times among its dtypes",
+            "dtypes",
+        ),
+        (
+            lambda p: {"workloads": p.workloads * 2},
+            "the plan names day44 2 times among its workloads",
+            "workloads",
+        ),
         (
             lambda p: {"comparisons": (*p.comparisons, p.comparisons[0])},
-            f"names {AGAIN} against {BASE} 2 times among its comparisons",
+            f"the plan names {AGAIN} against {BASE} 2 times among its comparisons",
+            "comparisons",
         ),
-        (lambda p: {"devices": ("cuda:0",)}, "is of device cpu, which the plan does not list"),
-        (lambda p: {"dtypes": ("float16",)}, "is of dtype float32, which the plan does not list"),
-        (lambda p: {"workloads": ()}, "is of workload day44, which the plan does not list"),
-        (lambda p: {"arms": p.arms[1:]}, "is of arm hf-generate, which the plan does not list"),
-        (lambda p: {"cells": with_first(p.cells, slots=0)}, f"cell {BASE} has 0 slots"),
+        (lambda p: {"devices": ("cuda:0",)}, other("device", "cpu"), "cells"),
+        (lambda p: {"dtypes": ("float16",)}, other("dtype", "float32"), "cells"),
+        (lambda p: {"workloads": ()}, other("workload", "day44"), "cells"),
+        (lambda p: {"arms": p.arms[1:]}, other("arm", "hf-generate"), "cells"),
+        (lambda p: {"cells": with_first(p.cells, slots=0)}, f"cell {BASE} has 0 slots", "cells"),
         (
             lambda p: {"comparisons": with_first(p.comparisons, kind="friend")},
-            "unknown kind 'friend'",
+            "a comparison is of the unknown kind 'friend'",
+            "comparisons",
         ),
         (
             lambda p: {"comparisons": with_first(p.comparisons, candidate=BASE)},
             f"{BASE} is compared with its own rows",
+            "comparisons",
         ),
         (
             lambda p: {"comparisons": with_first(p.comparisons, baseline="nobody")},
-            "names nobody, which is no cell",
+            "a comparison names nobody, which is no cell",
+            "comparisons",
         ),
         (
             lambda p: {"comparisons": with_first(p.comparisons, kind="rival")},
-            "are of one system, and called rivals",
+            f"{AGAIN} and {BASE} are of one system, and called rivals",
+            "comparisons",
+        ),
+        (
+            lambda p: {"workloads": with_first(p.workloads, slots=(1, 2, 4, 8, 16))},
+            "workload day44 lists 16 slots, and no cell on cpu in float32 has as many",
+            "workloads",
         ),
     ],
 )
 def test_a_plan_that_promises_nothing_is_refused(
-    results: ResultSet, change: Callable[[Plan], dict[str, Any]], message: str
+    results: ResultSet, change: Callable[[Plan], dict[str, Any]], message: str, column: str
 ) -> None:
     plan = replace(results.plan, **change(results.plan))
     found = findings(results, "REP010", plan=plan)
-    assert any(message in finding.message for finding in found)
-    assert all(finding.file == "plan.json" for finding in found if message in finding.message)
+    assert ("plan.json", column, message) in [(f.file, f.column, f.message) for f in found]
 
 
 def test_a_plan_without_cells_forms_no_runs(results: ResultSet) -> None:
@@ -94,7 +141,7 @@ def test_a_plan_without_cells_and_rows_declares_nothing(results: ResultSet) -> N
     plan = replace(results.plan, cells=(), comparisons=())
     empty = replace(results, plan=plan, trials=(), requests=(), steps=())
     (finding, *_) = [f for f in judge(empty).findings if f.rule == "REP010"]
-    assert finding.message == "the plan declares no cell"
+    assert (finding.message, finding.column) == ("the plan declares no cell", "cells")
 
 
 @pytest.mark.parametrize("values", [{"least": 1}, {"most_reruns": 0}, {}])
@@ -151,16 +198,29 @@ def test_a_refused_figure_is_not_repeated_in_the_finding(tmp_path: Path) -> None
         assert re.findall(r"[0-9.]+", finding.message + finding.evidence) == ["3"]
 
 
-def test_a_summary_without_a_cell_is_refused(results: ResultSet) -> None:
-    (finding,) = findings(results, "REP012", sweep=results.sweep[1:])
-    assert finding.cell == BASE
+def test_a_summary_without_a_cell_is_refused_and_read_on(results: ResultSet) -> None:
+    gone, wrong = findings(results, "REP012", sweep=with_first(results.sweep[1:], blocks=9))
+    assert (gone.message, gone.arm, gone.cell) == (
+        "sweep.csv has no row for it",
+        "hf-generate",
+        BASE,
+    )
+    assert (wrong.arm, wrong.cell) == ("hf-generate-again", AGAIN)
+    rest = "says another blocks than the rows give: 9, and not 8"
+    assert wrong.message == f"sweep.csv (row 2) {rest}"
 
 
 def test_a_summary_may_differ_by_a_rounding(results: ResultSet) -> None:
     value = results.sweep[0].throughput_tok_per_s
     assert value is not None
-    for factor, refused in ((1 + 1e-12, False), (1 + 1e-7, True)):
-        sweep = with_first(results.sweep, throughput_tok_per_s=value * factor)
+    assert results.sweep[0].queue_share == 0
+    for column, said, refused in (
+        ("throughput_tok_per_s", value * (1 + 1e-12), False),
+        ("throughput_tok_per_s", value * (1 + 1e-7), True),
+        ("queue_share", 1e-12, False),
+        ("queue_share", 1e-7, True),
+    ):
+        sweep = with_first(results.sweep, **{column: said})
         assert bool(findings(results, "REP012", sweep=sweep)) == refused
 
 
@@ -343,16 +403,11 @@ def test_a_trial_that_equals_a_warm_up_is_a_copy_of_it(results: ResultSet) -> No
     assert f"those of the warm-up of {cell} in block 2" in found[0].message
 
 
-def test_two_trials_cannot_have_one_place_in_a_block(results: ResultSet) -> None:
-    trials = with_first(results.trials, order=1)
-    found = findings(results, "STAT002", trials=trials)
-    assert any("are number 1 in its order" in finding.message for finding in found)
-
-
 def test_a_block_without_a_planned_order_is_refused(results: ResultSet) -> None:
     plan = replace(results.plan, orders=results.plan.orders[:7])
     (finding,) = findings(results, "STAT002", plan=plan)
     assert finding.message == "the plan has no order for block 7: it has 7"
+    assert (finding.file, finding.column) == ("plan.json", "orders")
 
 
 def test_a_trial_may_start_the_instant_the_last_one_is_done(results: ResultSet) -> None:

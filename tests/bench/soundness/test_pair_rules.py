@@ -7,7 +7,7 @@ import pytest
 from nanoserve_bench.records import SystemRun
 from nanoserve_bench.results import ResultSet
 from nanoserve_bench.soundness.rule import Flaw, PairRule
-from nanoserve_bench.soundness.rules import pair_settings
+from nanoserve_bench.soundness.rules import pair_settings, pair_work
 from support.asking import findings, rows
 from support.rebuild import AGAIN, BASE
 from support.ruler import edited, serial
@@ -135,3 +135,78 @@ def test_caches_may_serve_a_tenth_of_the_prompts_apart(
         edited(serial(10, cache="on"), 3, cached_tokens=cached) for cached in (baseline, candidate)
     )
     assert messages(pair_settings.CACHE, below, above) == ([] if message is None else [message])
+
+
+# PAIR003 and PAIR004: how long prompts and outputs are.
+
+
+def test_prompt_lengths_are_told_with_their_counts() -> None:
+    longer = edited(serial(3), 1, prompt_ids=(1, 1, 2, 3, 4))
+    assert flaws(pair_work.PROMPT_LENGTHS, serial(3), serial(3)) == []
+    assert flaws(pair_work.PROMPT_LENGTHS, serial(3), longer) == [
+        Flaw(
+            "the prompts have 11 tokens in the candidate and 9 in the baseline",
+            evidence="candidate {3: 2, 5: 1}, baseline {3: 3} (requests by prompt length)",
+        )
+    ]
+
+
+def test_output_lengths_are_told_from_where_the_shorter_one_ends() -> None:
+    short, asked = edited(serial(), 2, output_ids=(20, 21)), edited(serial(), 2, max_tokens=9)
+    name = "request r2 has"
+    for below, above, flaw in (
+        (serial(), short, Flaw(f"{name} 2 output tokens, the baseline 4", "r2", 2)),
+        (short, serial(), Flaw(f"{name} 4 output tokens, the baseline 2", "r2", 2)),
+        (serial(), asked, Flaw("request r2 was asked for 9 tokens, the baseline for 4", "r2")),
+    ):
+        assert flaws(pair_work.OUTPUT_LENGTHS, below, above) == [flaw]
+
+
+# PAIR005: what was said.
+
+
+def test_requests_of_one_prompt_are_matched_in_their_order() -> None:
+    below, above = serial(3), serial(4)
+    for number in (0, 2):
+        below = edited(below, number, prompt_ids=(7,))
+        above = edited(above, number + 1, prompt_ids=(7,))
+    pairs = [(one.request, two.request) for one, two in pair_work.matched(below, above)]
+    assert pairs == [("r0", "r1"), ("r2", "r3")]
+    again = [(one.request, two.request) for one, two in pair_work.matched(above, below)]
+    assert again == [("r1", "r0"), ("r3", "r2")]
+
+
+IDS = tuple(range(100, 112))
+
+
+@pytest.mark.parametrize(
+    ("ours", "position", "said", "start", "shown"),
+    [
+        ((5, *IDS[1:]), 0, "token 5 instead of token 100", 0, ("5 101 102 103", "100 101 102 103")),
+        (
+            (*IDS[:5], 5, *IDS[6:]),
+            5,
+            "token 5 instead of token 105",
+            1,
+            ("101 102 103 104 5 106 107 108", "101 102 103 104 105 106 107 108"),
+        ),
+        (
+            IDS[:11],
+            11,
+            "no token instead of token 111",
+            7,
+            ("107 108 109 110", "107 108 109 110 111"),
+        ),
+    ],
+)
+def test_where_outputs_part_is_shown_with_its_surroundings(
+    ours: tuple[int, ...], position: int, said: str, start: int, shown: tuple[str, str]
+) -> None:
+    below = edited(serial(), 1, output_ids=IDS)
+    (flaw,) = pair_work.tokens_between(below, edited(serial(), 1, output_ids=ours))
+    assert flaw == Flaw(
+        f"request r1 differs from the baseline at position {position}: {said}; triage not recorded",
+        request="r1",
+        position=position,
+        evidence=f"from position {start}: candidate {shown[0]} | baseline {shown[1]}",
+    )

@@ -398,6 +398,10 @@ def test_the_first_request_is_the_one_that_came_first() -> None:
     assert first_request_logs(turned) == pytest.approx(math.log(2))
     assert first_request_logs(serial(1)) is None
     assert first_request_logs(edited(serial(), 1, output_ids=())) is None
+    of_one_token = edited(serial(2), 1, output_ids=(1,))
+    assert first_request_logs(of_one_token) == pytest.approx(math.log(1 / 4))
+    assert first_request_logs(edited(serial(2), 0, finished_ns=ns(0))) is None
+    assert first_request_logs(edited(serial(2), 0, finished_ns=ns(0) + 1)) is not None
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from nanoserve_bench.plan import Blocks
+from nanoserve_bench.plan import Arrivals, Blocks, Fact
 from nanoserve_bench.results import ResultSet
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.rules.stat_blocks import headline_half_width
-from support.asking import findings, of, of_blocks, rows
-from support.rebuild import BASE, replace
+from nanoserve_bench.soundness.rules.stat_contention import CORES
+from support.asking import asked, findings, line_of, of, of_blocks, rows, trial_of, without
+from support.rebuild import AGAIN, BASE, replace
+from support.sound import MS
 
 # STAT001: how many blocks there are.
 
@@ -107,3 +110,197 @@ def test_a_study_of_no_speedup_has_no_width_to_stop_at(results: ResultSet) -> No
         "the study stopped after 8 of 9 blocks, and its widest relative half-width is unknown "
         "(the target is 0.5)"
     )
+
+
+# STAT002: the order of a block, and of the blocks.
+
+
+def leading(
+    results: ResultSet, blocks: int, often: int, level: int | None = None
+) -> list[tuple[str, int | None]]:
+    """What is said of the A/A pair whose candidate runs first in so many of the first blocks.
+
+    In the block `level` both have the same place.
+    """
+    kept = of_blocks(results, blocks)
+    for block in range(blocks):
+        places = [trial_of(results, cell, block).order for cell in (BASE, AGAIN)]
+        places = places[:1] * 2 if block == level else places
+        for cell, order in zip((BASE, AGAIN), sorted(places, reverse=block < often), strict=True):
+            kept["trials"] = rows(kept["trials"], of(cell, block), order=order)
+    found = findings(results, "STAT002", **kept)
+    return [(f.message, f.block) for f in found if (f.reference_cell, f.cell) == (BASE, AGAIN)]
+
+
+@pytest.mark.parametrize(
+    ("blocks", "often", "message"),
+    [
+        (1, 1, None),
+        (2, 1, None),
+        (2, 2, f"{AGAIN} ran first in 2 of 2 blocks"),
+        (2, 0, f"{BASE} ran first in 2 of 2 blocks"),
+        (5, 4, None),
+        (5, 1, None),
+        (6, 5, f"{AGAIN} ran first in 5 of 6 blocks"),
+        (6, 1, f"{BASE} ran first in 5 of 6 blocks"),
+    ],
+)
+def test_a_side_may_be_first_in_four_of_five_blocks(
+    results: ResultSet, blocks: int, often: int, message: str | None
+) -> None:
+    assert leading(results, blocks, often) == ([] if message is None else [(message, None)])
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_a_block_starts_when_the_last_one_is_done(results: ResultSet, late: int) -> None:
+    last = max((t for t in results.trials if t.block == 3), key=lambda trial: trial.started_ns)
+    first = min((t for t in results.trials if t.block == 4), key=lambda trial: trial.started_ns)
+    wall = first.started_ns + late - last.started_ns
+    trials = rows(results.trials, lambda row: row is last, wall_ns=wall)
+    message = (
+        f"it started at {first.started_ns} ns, before block 3 was done at {first.started_ns + 1} "
+        "ns: one start runs its blocks one after the other"
+    )
+    place = (message, first.cell, 4, "trials.csv", results.line_of(first))
+    found = findings(results, "STAT002", trials=trials)
+    assert [(f.message, f.cell, f.block, f.file, f.row) for f in found] == [place] * late
+
+
+def test_two_trials_cannot_have_one_place_in_a_block(results: ResultSet) -> None:
+    trials = (replace(results.trials[0], order=1), *results.trials[1:])
+    (finding,) = findings(results, "STAT002", trials=trials)
+    assert finding.message == "two trials of block 0 are number 1 in its order"
+    assert (finding.cell, finding.file, finding.row) == (trials[1].cell, "trials.csv", 3)
+
+
+def test_two_trials_in_one_place_are_no_lead_of_the_candidate(results: ResultSet) -> None:
+    assert leading(results, 5, 5, level=0) == []
+
+
+# STAT003: a first block, and a first request.
+
+
+def paced(results: ResultSet, cell: str, ms: Callable[[int, int], int]) -> tuple[Any, ...]:
+    """The requests of a serial cell, which take `ms(block, number)` one after the other."""
+
+    def at(row: Any, ended: int) -> int:
+        number = int(row.request[1:])
+        return row.block * 10**12 + MS * sum(ms(row.block, n) for n in range(number + ended))
+
+    return rows(
+        results.requests,
+        lambda row: row.cell == cell and not row.warmup,
+        arrival_ns=lambda row: at(row, 0),
+        finished_ns=lambda row: at(row, 1),
+    )
+
+
+BLOCK = "its first block was more than 5% slower than the others: the warm-up had not settled"
+REQUEST = (
+    "the first request of its trials takes longer per token than the others, which moves the cell "
+    "by more than 3%: the warm-up had not settled"
+)
+CHANCE = "one-sided p 0, below 0.0017"
+
+
+@pytest.mark.parametrize(
+    ("ms", "expected"),
+    [
+        (lambda block, number: 100, None),
+        (lambda block, number: 100 + 4 * (block == 0), None),
+        (lambda block, number: 100 + 6 * (block == 0), (BLOCK, 0)),
+        (lambda block, number: 100 - 50 * (block == 0), None),
+        (lambda block, number: 100 + 23 * (number == 0), None),
+        (lambda block, number: 100 + 25 * (number == 0), (REQUEST, None)),
+        (lambda block, number: 100 - 50 * (number == 0), None),
+        (lambda block, number: 100 + 50 * (number == 7), None),
+    ],
+)
+def test_how_much_slower_a_first_block_and_a_first_request_may_be(
+    results: ResultSet,
+    ms: Callable[[int, int], int],
+    expected: tuple[str, int | None] | None,
+) -> None:
+    found = findings(results, "STAT003", requests=paced(results, AGAIN, ms))
+    assert [(f.message, f.block) for f in found] == ([] if expected is None else [expected])
+    for finding in found:
+        assert (finding.arm, finding.cell) == ("hf-generate-again", AGAIN)
+        assert finding.evidence == CHANCE
+
+
+def cold(block: int, _number: int) -> int:
+    return 120 if block == 0 else 100
+
+
+def test_a_cell_that_cannot_be_judged_hides_no_other(results: ResultSet) -> None:
+    """The first one lacks blocks, or runs an open loop, whose throughput is what was offered."""
+    few = without(results, lambda row: row.cell == BASE and row.block > 2)
+    asked_few = replace(results, **few)
+    found = findings(asked_few, "STAT003", requests=paced(asked_few, AGAIN, cold))
+    assert [(f.message, f.cell) for f in found] == [(BLOCK, AGAIN)]
+
+    (workload,) = results.plan.workloads
+    load = replace(workload, name="load", arrivals=Arrivals(process="constant", rate_per_s=1.0))
+    cells = rows(results.plan.cells, lambda cell: cell.id == BASE, workload="load")
+    plan = replace(results.plan, cells=cells, workloads=(workload, load))
+    both = replace(results, requests=paced(results, BASE, cold))
+    found = findings(both, "STAT003", plan=plan, requests=paced(both, AGAIN, cold))
+    assert [(f.message, f.cell) for f in found] == [(BLOCK, AGAIN)]
+
+
+@pytest.mark.parametrize("blocks", [3, 4])
+def test_a_drift_is_told_from_four_blocks(results: ResultSet, blocks: int) -> None:
+    inspection = asked(results, "STAT003", **of_blocks(results, blocks))
+    reason = "no cell has the 4 blocks that a drift could be told from"
+    assert inspection.not_applicable == (reason if blocks == 3 else None)
+    assert (inspection.examined, inspection.findings) == (0 if blocks == 3 else 6, [])
+
+
+# STAT004: cores.
+
+
+@pytest.mark.parametrize(("cpu_ns", "refused"), [(40_050 * MS, 0), (40_050 * MS + 1, 1)])
+def test_a_worker_uses_no_more_cores_than_there_are(
+    results: ResultSet, cpu_ns: int, refused: int
+) -> None:
+    facts = (*results.manifest.facts, Fact(name=CORES, value=4))
+    found = findings(
+        results,
+        "STAT004",
+        manifest=replace(results.manifest, facts=facts),
+        trials=rows(results.trials, of(BASE), cpu_ns=cpu_ns, wall_ns=10_000 * MS),
+    )
+    message = (
+        "the worker used 4.01 cores while it ran, and the machine has 4: the trial took longer "
+        "than it says"
+    )
+    place = (message, "trials.csv", line_of(results, BASE))
+    assert [(f.message, f.file, f.row) for f in found] == [place] * refused
+
+
+# STAT006: the time of day.
+
+
+@pytest.mark.parametrize(
+    ("started_at", "refused"),
+    [("2026-01-02T03:16:50+00:00", 0), ("2026-01-02T03:16:50.000001+00:00", 1)],
+)
+def test_the_time_of_day_may_be_a_day_astray_of_the_clock(
+    results: ResultSet, started_at: str, refused: int
+) -> None:
+    first = next(trial for trial in results.trials if trial.block == 3)
+    clock = first.started_ns + 1_000_000 * MS
+    trials = rows(results.trials, of(BASE), started_at=started_at, started_ns=clock)
+    message = (
+        f"it started at {started_at}, 1 day, 0:16:40.000001 from the first trial of its block "
+        "(2026-01-01T03:00:10+00:00), and 1000 s from it by the stamps"
+    )
+    place = (message, "trials.csv", line_of(results, BASE))
+    found = findings(results, "STAT006", trials=trials)
+    assert [(f.message, f.file, f.row) for f in found] == [place] * refused
+
+
+def test_what_is_no_time_is_before_every_start(results: ResultSet) -> None:
+    found = findings(results, "STAT006", trials=rows(results.trials, of(BASE), started_at="soon"))
+    began = "before start 0, which ran its block (2026-01-01T00:00:01+00:00)"
+    assert found[0].message == f"it started at soon, {began}"

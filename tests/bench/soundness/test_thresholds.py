@@ -12,7 +12,7 @@ from nanoserve_bench.soundness.rules.run_ceiling import LEAST_BUFFER, MARGIN, MO
 from nanoserve_bench.soundness.rules.stat_contention import LEAST_CPU_SHARE
 from nanoserve_bench.soundness.rules.stat_ledger import MOST_EMPTY_STARTS
 from support.mutants.base import ledger
-from support.rebuild import AGAIN, BASE, change, engine, replace, rerun, rows_of, set_plan
+from support.rebuild import AGAIN, BASE, change, engine, replace, rerun, rows_of
 from support.sound import MS, Study, study
 
 
@@ -221,9 +221,3 @@ def test_an_outlier_is_flagged_and_never_dropped(tmp_path: Path) -> None:
     (pair,) = (p for p in found.comparisons if p.candidate.id == engine(4))
     assert isinstance(pair, SoundComparison)
     assert 5 in pair.pairs
-
-
-@pytest.mark.parametrize("text", ["yesterday", "2026-01-01T00:00:00", ""])
-def test_a_time_without_an_offset_is_refused(text: str, tmp_path: Path) -> None:
-    made = set_plan(study(), created_at=text)
-    assert "REP011" in codes(made, tmp_path)

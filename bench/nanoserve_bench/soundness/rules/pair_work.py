@@ -14,16 +14,10 @@ from nanoserve_bench.soundness.rule import Flaw, Inspection, PairRule, StudyRule
 
 def matched(baseline: SystemRun, candidate: SystemRun) -> Iterator[tuple[RunRecord, RunRecord]]:
     """Requests of two runs that have the same prompt, by its ids and not by its row."""
-    below, above = baseline.records, candidate.records
-    if len(below) == len(above) and all(
-        one.prompt_ids == other.prompt_ids for one, other in zip(below, above, strict=True)
-    ):
-        yield from zip(below, above, strict=True)
-        return
     waiting: dict[tuple[int, ...], list[RunRecord]] = defaultdict(list)
-    for record in reversed(below):
+    for record in reversed(baseline.records):
         waiting[record.prompt_ids].append(record)
-    for record in above:
+    for record in candidate.records:
         if waiting[record.prompt_ids]:
             yield waiting[record.prompt_ids].pop(), record
 

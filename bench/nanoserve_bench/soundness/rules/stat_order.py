@@ -32,7 +32,7 @@ def _order(evidence: Evidence, inspection: Inspection) -> None:
         firsts = [above.row.order < below.row.order for _, below, above in pair.blocks()]
         often = max(sum(firsts), len(firsts) - sum(firsts))
         if len(firsts) >= 2 and often > MOST_FIRST * len(firsts):
-            first = pair.candidate if 2 * sum(firsts) > len(firsts) else pair.baseline
+            first = pair.candidate if often == sum(firsts) else pair.baseline
             inspection.refuse_pair(
                 pair,
                 Flaw(f"{first.id} ran first in {often} of {len(firsts)} blocks"),

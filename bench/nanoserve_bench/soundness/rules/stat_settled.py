@@ -43,12 +43,11 @@ def first_request_logs(run: SystemRun) -> float | None:
     resident, tokens = stamps.finished_ns - stamps.arrival_ns, stamps.output_lengths
     if len(resident) < 2 or not stamps.finished or resident.min() <= 0 or tokens.min() <= 0:
         return None
-    times = (resident / tokens)[np.argsort(stamps.arrival_ns, kind="stable")].tolist()
-    return math.log(times[0] / statistics.fmean(times[1:]))
+    times, first = resident / tokens, stamps.arrival_ns.argmin()
+    return math.log(times[first] / statistics.fmean(np.delete(times, first).tolist()))
 
 
 def _settled(evidence: Evidence, inspection: Inspection) -> None:
-    level = FAMILY_ERROR / max(1, len(evidence.plan.cells))
     # In an open loop throughput is what was offered, block by block.
     offered = {w.name for w in evidence.plan.workloads if w.arrivals is not None}
     for cell in evidence.plan.cells:
@@ -59,6 +58,7 @@ def _settled(evidence: Evidence, inspection: Inspection) -> None:
         if len(logs) < LEAST_BLOCKS or len(logs) != len(trials):
             continue
         inspection.saw()
+        level = FAMILY_ERROR / len(evidence.plan.cells)
         distance, tail = first_block_tail(logs)
         if distance > math.log1p(LEAST_DRIFT) and tail < level:
             inspection.refuse_cell(
@@ -69,11 +69,12 @@ def _settled(evidence: Evidence, inspection: Inspection) -> None:
                 "warm-up had not settled",
                 evidence=f"one-sided p {tail:.2g}, below {level:.2g}",
             )
-        if trials[0].run.shape is Shape.SERIAL:
+        if all(trial.run.shape is Shape.SERIAL for trial in trials):
             ratios = [first_request_logs(trial.run) for trial in trials]
             known = [ratio for ratio in ratios if ratio is not None]
             if len(known) == len(trials):
-                _check_first_request(inspection, cell, known, level, len(trials[0].run.records))
+                requests = min(len(trial.run.records) for trial in trials)
+                _check_first_request(inspection, cell, known, level, requests)
     if not inspection.examined and evidence.measured:
         inspection.not_applicable = (
             f"no cell has the {LEAST_BLOCKS} blocks that a drift could be told from"
