@@ -19,7 +19,7 @@ from nanoserve_bench.soundness.rules.report_form import PAGES
 from nanoserve_report import ladder, loads
 from nanoserve_report.book import BookError
 from nanoserve_report.links import Linker
-from nanoserve_report.study import AnyCell, AnyComparison, AnyMarginal, Folder, Sweep
+from nanoserve_report.sweeps import AnyCell, AnyComparison, AnyMarginal, Folder, Sweep
 from nanoserve_report.tables import Num, Table
 from nanoserve_report.views import common
 from nanoserve_report.views import ladder as ladder_table

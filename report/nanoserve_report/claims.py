@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from nanoserve_bench.soundness import RefusedComparison, SoundCell, SoundComparison
 from nanoserve_bench.statistics import Estimate, Outcome, Worth
 from nanoserve_report import noise, numbers, source, spread
-from nanoserve_report.study import Section, Study, Sweep
+from nanoserve_report.study import Section, Study
+from nanoserve_report.sweeps import Sweep
 
 REPRODUCED, REFUTED, UNDECIDED, NOT_TRIED = "reproduced", "refuted", "undecided", "not tried"
 ENGINE, WORKLOAD = "nanoserve", "day44"

@@ -31,7 +31,8 @@ from nanoserve_bench.statistics import (
     ratio_of_independent,
 )
 from nanoserve_report.setting import Setting
-from nanoserve_report.study import Folder, Section, Study, Sweep
+from nanoserve_report.study import Section, Study
+from nanoserve_report.sweeps import Folder, Sweep
 
 SPEEDUP, DOUBLING = "speedup", "doubling"
 

@@ -13,7 +13,7 @@ from nanoserve_bench.plan import Cell
 from nanoserve_bench.soundness import RefusedComparison, SoundComparison
 from nanoserve_bench.statistics import Outcome
 from nanoserve_report import numbers, wording
-from nanoserve_report.study import AnyComparison, Sweep
+from nanoserve_report.sweeps import AnyComparison, Sweep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from nanoserve_bench.latency import LoadFigures
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers
-from nanoserve_report.study import AnyCell, Sweep
+from nanoserve_report.sweeps import AnyCell, Sweep
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

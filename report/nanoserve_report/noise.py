@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 from nanoserve_bench.statistics import log_of
 from nanoserve_report import numbers
-from nanoserve_report.study import Section, Sweep
+from nanoserve_report.study import Section
+from nanoserve_report.sweeps import Sweep
 
 NOISIER = 1.5
 """An arm scatters more than another when its scatter is more than this many times as large."""

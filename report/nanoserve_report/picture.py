@@ -7,7 +7,8 @@ from pathlib import Path
 from nanoserve_bench.errors import BenchError
 from nanoserve_report.figures import speedup
 from nanoserve_report.figures.store import Drawn
-from nanoserve_report.study import Study, Sweep
+from nanoserve_report.study import Study
+from nanoserve_report.sweeps import Sweep
 
 PICTURE = Path("docs") / "assets" / "overview.svg"
 

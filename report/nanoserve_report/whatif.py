@@ -17,7 +17,8 @@ from nanoserve_bench.soundness import SoundCell, SoundMarginal
 from nanoserve_bench.statistics import CONFIDENCE, Estimate, t_quantile
 from nanoserve_report.figures.drawing import Value, csv_text
 from nanoserve_report.setting import slug
-from nanoserve_report.study import Study, Sweep
+from nanoserve_report.study import Study
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.views import common
 
 PAIR_COLUMNS = (

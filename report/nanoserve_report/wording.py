@@ -18,7 +18,8 @@ from nanoserve_bench.soundness import (
     SoundMarginal,
 )
 from nanoserve_report import numbers
-from nanoserve_report.study import AnyMarginal, Section, Study, Sweep
+from nanoserve_report.study import Section, Study
+from nanoserve_report.sweeps import AnyMarginal, Sweep
 
 ARROW = "\N{RIGHTWARDS ARROW}"
 

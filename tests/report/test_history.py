@@ -16,7 +16,8 @@ from nanoserve_report.figures import history as figure
 from nanoserve_report.history import SPEEDUP, Missing, Quantity, Sound, tracks
 from nanoserve_report.pages import history as page
 from nanoserve_report.retractions import Retraction
-from nanoserve_report.study import Folder, Study
+from nanoserve_report.study import Study
+from nanoserve_report.sweeps import Folder
 
 FOUR = Quantity(kind=SPEEDUP, arm="nanoserve", slots=4)
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)

@@ -14,7 +14,8 @@ from nanoserve_report.figures import ladder as figure
 from nanoserve_report.figures import speedup
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import compose
-from nanoserve_report.study import Folder, Study, load
+from nanoserve_report.study import Study, load
+from nanoserve_report.sweeps import Folder
 from nanoserve_report.tables import Hole, Num, Table
 from nanoserve_report.views import ladder as view
 from support import report_studies

@@ -13,7 +13,8 @@ from nanoserve_report.book import Book
 from nanoserve_report.figures import latency
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import compose
-from nanoserve_report.study import Study, Sweep, load
+from nanoserve_report.study import Study, load
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.tables import Hole
 from nanoserve_report.views import load as view
 from support import load_studies, report_studies

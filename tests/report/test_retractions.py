@@ -13,7 +13,8 @@ from nanoserve_report.book import Book
 from nanoserve_report.cli import main, unsound_message
 from nanoserve_report.pages import compose
 from nanoserve_report.retractions import FILE, RetractionError
-from nanoserve_report.study import Status, Study, load
+from nanoserve_report.study import Study, load
+from nanoserve_report.sweeps import Status
 from support.report_studies import diverge, sweep, write
 
 RUN = "20260102-cpu-day44-0123456"

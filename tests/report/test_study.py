@@ -11,7 +11,8 @@ from nanoserve_bench.plan import Fact, SkippedDevice
 from nanoserve_bench.soundness import judge_path
 from nanoserve_report.pages import compose, parts
 from nanoserve_report.setting import slug
-from nanoserve_report.study import Folder, Status, Study, StudyError, load
+from nanoserve_report.study import Study, StudyError, load
+from nanoserve_report.sweeps import Folder, Status
 from support.report_studies import (
     BASELINES_MS,
     REFUSED_CELL,

@@ -11,7 +11,8 @@ from nanoserve_bench.statistics import Estimate
 from nanoserve_report import claims, wording
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
-from nanoserve_report.study import Study, Sweep, load
+from nanoserve_report.study import Study, load
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.tables import Hole, Num
 from nanoserve_report.views import common
 from nanoserve_report.views import sweep as tables

@@ -21,7 +21,7 @@ from nanoserve_bench.soundness import RULES, Finding, SoundCell, Verdict, judge_
 from nanoserve_bench.soundness.kills import FILE, Attack, KillTable, render
 from nanoserve_report import backing
 from nanoserve_report.book import BookError
-from nanoserve_report.study import Folder
+from nanoserve_report.sweeps import Folder
 from support.controls import CONTROLS, Control
 from support.mutants import MUTANTS, Mutant
 from support.mutants.pages import PAGE_MUTANTS, PageMutant

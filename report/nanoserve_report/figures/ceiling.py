@@ -17,7 +17,8 @@ from nanoserve_bench.statistics import Estimate
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import devices, style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
-from nanoserve_report.study import AnyCell, Section, Study, Sweep
+from nanoserve_report.study import Section, Study
+from nanoserve_report.sweeps import AnyCell, Sweep
 from nanoserve_report.views.common import NO_CEILING
 
 COLUMNS = (

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from nanoserve_bench.soundness import SoundCell, SoundComparison, SoundMarginal
-from nanoserve_report.study import AnyCell, AnyComparison, AnyMarginal
+from nanoserve_report.sweeps import AnyCell, AnyComparison, AnyMarginal
 
 Value = str | int | float | None
 ORIGIN = ("run", "blocks")

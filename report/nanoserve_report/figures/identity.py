@@ -17,7 +17,7 @@ from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.figures.walk import end_mark, two_steps
-from nanoserve_report.study import AnyCell, Sweep
+from nanoserve_report.sweeps import AnyCell, Sweep
 
 COLUMNS = (
     "cell", "arm", "slots", "batch_occupancy_rows", "tokens_per_slot_second",

@@ -13,7 +13,7 @@ from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.ladder import Rung, rungs
-from nanoserve_report.study import AnyComparison, Sweep
+from nanoserve_report.sweeps import AnyComparison, Sweep
 
 COLUMNS = (
     "candidate", "slots", "baseline", "speedup", "speedup_low", "speedup_high", "verdict",

@@ -17,7 +17,7 @@ from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.loads import Load
-from nanoserve_report.study import AnyMarginal, Sweep
+from nanoserve_report.sweeps import AnyMarginal, Sweep
 
 COLUMNS = (
     "sweep", "arm", "slots", "offered_requests_per_s", "throughput_tok_per_s", "throughput_low",

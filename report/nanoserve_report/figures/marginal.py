@@ -12,7 +12,7 @@ from nanoserve_bench.soundness import SoundMarginal
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
-from nanoserve_report.study import AnyMarginal, Sweep
+from nanoserve_report.sweeps import AnyMarginal, Sweep
 
 COLUMNS = (
     "arm", "slots_from", "slots_to", "batch_ratio", "batch_ratio_low", "batch_ratio_high",

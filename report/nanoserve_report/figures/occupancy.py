@@ -12,7 +12,7 @@ from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
-from nanoserve_report.study import AnyCell, Sweep
+from nanoserve_report.sweeps import AnyCell, Sweep
 from nanoserve_report.views.common import NO_HOLDS
 
 COLUMNS = (

@@ -15,7 +15,8 @@ from nanoserve_report import numbers, spread, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
 from nanoserve_report.spread import Line
-from nanoserve_report.study import Section, Sweep
+from nanoserve_report.study import Section
+from nanoserve_report.sweeps import Sweep
 
 COLUMNS = ("quantity", "arm", "slots", "point", "low", "high", "hole", "run", "blocks")
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "p")

@@ -17,7 +17,7 @@ from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value, blocks_of
 from nanoserve_report.figures.walk import LANE, end_mark, two_steps
-from nanoserve_report.study import AnyComparison, Sweep
+from nanoserve_report.sweeps import AnyComparison, Sweep
 
 COLUMNS = (
     "baseline", "candidate", "slots", "batch_factor", "batch_factor_low", "batch_factor_high",

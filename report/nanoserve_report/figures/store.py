@@ -23,7 +23,8 @@ from pathlib import Path
 from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.figures.svg import render
 from nanoserve_report.history import Track
-from nanoserve_report.study import Folder, Section, Study, Sweep
+from nanoserve_report.study import Section, Study
+from nanoserve_report.sweeps import Folder, Sweep
 
 PACKAGES = ("nanoserve_bench", "nanoserve_report")
 LIBRARIES = ("matplotlib", "numpy", "pandas", "scipy")

@@ -6,7 +6,8 @@ from typing import Any
 
 from nanoserve_report import numbers, spread
 from nanoserve_report.links import Linker
-from nanoserve_report.study import Section, Sweep
+from nanoserve_report.study import Section
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.views import common
 
 

@@ -21,7 +21,8 @@ from nanoserve_report.figures import ladder as ladder_figure
 from nanoserve_report.figures.drawing import Drawing
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import choice, parts
-from nanoserve_report.study import DevicePage, Section, Study, Sweep
+from nanoserve_report.study import DevicePage, Section, Study
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.views import ladder as ladder_table
 from nanoserve_report.views import load as load_tables
 from nanoserve_report.views import sweep as tables

@@ -13,7 +13,8 @@ from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, runs
 from nanoserve_report.setting import slug
-from nanoserve_report.study import Folder, Study
+from nanoserve_report.study import Study
+from nanoserve_report.sweeps import Folder
 from nanoserve_report.tables import Cell, Column, Table, Text, text_columns
 from nanoserve_report.views import common, kills
 from nanoserve_report.views import folder as folder_tables

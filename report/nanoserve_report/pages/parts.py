@@ -8,7 +8,8 @@ from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.soundness import SoundMarginal
 from nanoserve_report import ladder, numbers, wording
 from nanoserve_report.setting import version_of
-from nanoserve_report.study import DevicePage, Folder, Section, Status, Sweep
+from nanoserve_report.study import DevicePage, Section
+from nanoserve_report.sweeps import Folder, Status, Sweep
 from nanoserve_report.views import common
 
 DEVICE_NAMES = {"cpu": "CPU", "cuda": "CUDA", "mps": "MPS", "xpu": "XPU"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nanoserve_bench.plan import Manifest, Plan
 from nanoserve_bench.rerun import derived
 from nanoserve_report import numbers
-from nanoserve_report.study import Folder
+from nanoserve_report.sweeps import Folder
 
 SHORT = 12
 RECORDED = "The command line is the one that its first start recorded."

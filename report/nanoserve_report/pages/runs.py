@@ -14,7 +14,8 @@ from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, rerun
 from nanoserve_report.setting import slug
-from nanoserve_report.study import Folder, Study, Sweep
+from nanoserve_report.study import Study
+from nanoserve_report.sweeps import Folder, Sweep
 from nanoserve_report.views import common
 from nanoserve_report.views import folder as tables
 from nanoserve_report.views import overview as overview_tables

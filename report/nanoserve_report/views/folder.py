@@ -13,7 +13,7 @@ from nanoserve_bench.schema import SystemRow
 from nanoserve_bench.soundness import RuleOutcome, SoundCell
 from nanoserve_bench.soundness.rules.pair_libraries import parse_libraries
 from nanoserve_report.links import Linker
-from nanoserve_report.study import Folder, Sweep
+from nanoserve_report.sweeps import Folder, Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
 from nanoserve_report.views import common
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nanoserve_bench.soundness import SoundComparison
 from nanoserve_report.ladder import Rung, not_counted, rungs
 from nanoserve_report.links import Linker
-from nanoserve_report.study import Sweep
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.tables import Cell, Column, Table, Text
 from nanoserve_report.views import common
 

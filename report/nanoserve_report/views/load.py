@@ -9,7 +9,7 @@ from nanoserve_bench.soundness import SoundCell
 from nanoserve_report import numbers
 from nanoserve_report.links import Linker
 from nanoserve_report.loads import Load, loads
-from nanoserve_report.study import Sweep
+from nanoserve_report.sweeps import Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text
 from nanoserve_report.views import common
 

@@ -9,7 +9,8 @@ from nanoserve_bench.statistics import Worth
 from nanoserve_report import claims, numbers, source
 from nanoserve_report.links import Linker
 from nanoserve_report.setting import slug
-from nanoserve_report.study import Folder, Status, Study, Sweep
+from nanoserve_report.study import Study
+from nanoserve_report.sweeps import Folder, Status, Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_columns
 from nanoserve_report.views import common
 

@@ -6,7 +6,7 @@ from nanoserve_bench.records import ROW
 from nanoserve_bench.soundness import SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.statistics import Estimate
 from nanoserve_report.links import Linker
-from nanoserve_report.study import AnyCell, AnyMarginal, Sweep
+from nanoserve_report.sweeps import AnyCell, AnyMarginal, Sweep
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text
 from nanoserve_report.views import common
 
