@@ -81,4 +81,10 @@ def choose_backend(settings: EngineConfig, config: ModelConfig, *, max_positions
             )
         except (ImportError, KernelsUnavailable) as reason:
             _log.warning("Triton's kernels are not used, and torch is slower here: %s", reason)
-    return TorchBackend(config, device=device, dtype=dtype, max_positions=max_positions)
+    return TorchBackend(
+        config,
+        device=device,
+        dtype=dtype,
+        max_positions=max_positions,
+        max_slots=settings.max_slots,
+    )

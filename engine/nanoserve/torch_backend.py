@@ -23,20 +23,27 @@ class TorchBackend:
         device: Where to run.
         dtype: Dtype of weights, activations and cache.
         max_positions: Positions the rotary table is made for.
+        max_slots: Most rows of a decode step.
     """
 
     attention_path = ATTENTION_PATH
     highest = staticmethod(highest)
 
     def __init__(
-        self, config: ModelConfig, *, device: torch.device, dtype: torch.dtype, max_positions: int
+        self,
+        config: ModelConfig,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        max_positions: int,
+        max_slots: int,
     ) -> None:
         self._config = config
         self._device = device
         self._dtype = dtype
         self._max_positions = max_positions
         self._windows = config.hiding_windows(max_positions)
-        self._kernel = choose_kernel(device, dtype)
+        self._kernel = choose_kernel(device, dtype, max_slots=max_slots)
         self.kernel_path = self._kernel.path
         self._model: Decoder
         self._cache: PagedKVCache

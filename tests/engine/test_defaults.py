@@ -68,7 +68,8 @@ def test_rotary_frequencies_are_the_same_under_any_defaults(divisors: tuple[floa
     assert torch.equal(got, wanted)
 
 
-def test_the_kernel_is_the_same_under_any_defaults():
-    wanted = choose_kernel(torch.device("cpu"), torch.float32).path
+@pytest.mark.parametrize("slots", [1, 8])
+def test_the_kernel_is_the_same_under_any_defaults(slots: int):
+    wanted = choose_kernel(torch.device("cpu"), torch.float32, max_slots=slots).path
     with other_defaults():
-        assert choose_kernel(torch.device("cpu"), torch.float32).path == wanted
+        assert choose_kernel(torch.device("cpu"), torch.float32, max_slots=slots).path == wanted

@@ -42,7 +42,7 @@ def memory(name):
     return int(status.partition(name + ":")[2].split()[0]) * 1024
 
 def generate(model):
-    llm = LLM(model, kernel=sys.argv[2], kv_pool_tokens=64, max_slots=2)
+    llm = LLM(model, kernel=sys.argv[2], kv_pool_tokens=64, max_slots=int(sys.argv[3]))
     llm.generate([[1, 2, 3]], SamplingParams(max_tokens=2))
 
 generate("synthetic:tiny-llama")  # what the libraries take for themselves, however small the model
@@ -82,10 +82,12 @@ def in_gguf(folder: Path) -> Path:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak is read from /proc")
 @pytest.mark.parametrize(
-    ("written", "kernel"), [(in_safetensors, "torch"), (in_gguf, "auto")], ids=["torch", "kernels"]
+    ("written", "kernel", "slots"),
+    [(in_safetensors, "torch", 2), (in_safetensors, "torch", 3), (in_gguf, "auto", 2)],
+    ids=["torch, by blocks", "torch, packed", "kernels"],
 )
-def test_the_weights_are_in_memory_once(written: object, kernel: str, tmp_path: Path):
+def test_the_weights_are_in_memory_once(written: object, kernel: str, slots: int, tmp_path: Path):
     assert callable(written)
-    command = [sys.executable, "-c", SCRIPT, str(written(tmp_path)), kernel]
+    command = [sys.executable, "-c", SCRIPT, str(written(tmp_path)), kernel, str(slots)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert WEIGHTS < int(done.stdout) < WEIGHTS + IN_PASSING

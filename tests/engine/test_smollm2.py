@@ -32,6 +32,12 @@ def llm(request: pytest.FixtureRequest) -> LLM:
 
 
 @pytest.fixture(scope="module")
+def small_llm() -> LLM:
+    """On torch, with so few slots that the weights are laid out for them."""
+    return LLM("smollm2-135m", max_slots=2, max_model_len=256, kernel="torch")
+
+
+@pytest.fixture(scope="module")
 def hf() -> Any:
     path = packaged_gguf()
     return AutoModelForCausalLM.from_pretrained(
@@ -64,10 +70,9 @@ def generated(hf: Any, prompts: list[list[int]]) -> list[list[int]]:
     return outputs
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 4, 8, 16, 32])
-def test_greedy_tokens_are_those_of_generate(
-    slots: int, llm: LLM, prompts: list[list[int]], generated: list[list[int]]
-):
+def check_greedy(
+    llm: LLM, slots: int, prompts: list[list[int]], generated: list[list[int]]
+) -> None:
     runner = llm.engine._runner
     engine = Engine(dataclasses.replace(llm.engine.config, max_slots=slots), runner=runner)
     count = max(8, slots)
@@ -82,6 +87,20 @@ def test_greedy_tokens_are_those_of_generate(
         outputs |= {output.request_id: output.token_ids for output in step.outputs}
     assert most == slots
     assert [outputs[str(index)] for index in range(count)] == generated[:count]
+
+
+@pytest.mark.parametrize("slots", [1, 2, 3, 4, 8, 16, 32])
+def test_greedy_tokens_are_those_of_generate(
+    slots: int, llm: LLM, prompts: list[list[int]], generated: list[list[int]]
+):
+    check_greedy(llm, slots, prompts, generated)
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+def test_greedy_tokens_of_an_engine_of_few_slots_are_those_of_generate(
+    slots: int, small_llm: LLM, prompts: list[list[int]], generated: list[list[int]]
+):
+    check_greedy(small_llm, slots, prompts, generated)
 
 
 @pytest.mark.parametrize("budget", [None, 6])

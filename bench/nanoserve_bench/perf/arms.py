@@ -27,7 +27,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Arm:
-    """A worker that is launched once in a round.
+    """A worker that is launched in a round: once, or once for every cell.
 
     Attributes:
         name: Its name in the records.
@@ -35,6 +35,8 @@ class Arm:
         cells: Its trials, in ascending order of slots; reversed in every second round.
         ceilings: Whether it measures what the machine can do, after its trials.
         rival: Whether its absence is a hole and no failure.
+        apart: Whether every cell has a launch of its own: where an engine loads its weights in
+            another way for few slots than for many.
     """
 
     name: str
@@ -42,6 +44,11 @@ class Arm:
     cells: tuple[Cell, ...]
     ceilings: bool = False
     rival: bool = False
+    apart: bool = False
+
+    def launches(self) -> tuple[tuple[Cell, ...], ...]:
+        """The cells of each launch."""
+        return tuple((cell,) for cell in self.cells) if self.apart else (self.cells,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,7 +132,7 @@ def arms_of(scale: Scale, *, rivals: bool) -> tuple[Arm, ...]:
         Arm(name=ENGINE, system="nanoserve", cells=decode(1, 8, 16, 32), ceilings=True),
         # A launch of its own: room for long requests would make the KV pool of the others larger.
         Arm(name=ENGINE_PREFILL, system="nanoserve", cells=prefill),
-        Arm(name=TORCH, system="nanoserve-torch", cells=decode(1, 8, 16, 32)),
+        Arm(name=TORCH, system="nanoserve-torch", cells=decode(1, 8, 16, 32), apart=True),
         Arm(name=STEP_PROBE, system="", cells=decode(32)),
     )
     theirs = (Arm(name=n, system=n, cells=decode(1, 8, 16), rival=True) for n in RIVALS)

@@ -26,7 +26,7 @@ _PROMPT_TOKENS_PER_STEP = 16
 def arm_s(arm: Arm, ground: Ground) -> float:
     """Expected seconds of one arm in one round."""
     size = ground.model.weight_bytes
-    launch_s = LAUNCH_S + size / LAUNCH_BYTES_PER_S
+    launch_s = len(arm.launches()) * (LAUNCH_S + size / LAUNCH_BYTES_PER_S)
     ceilings_s = CEILINGS_S if arm.ceilings else 0.0
     return launch_s + ceilings_s + sum(WARMUP_S + _cell_s(arm, c, ground) for c in arm.cells)
 

@@ -114,12 +114,16 @@ class ArmRun:
         Raises:
             WorkerError: The worker failed.
         """
-        cells = self._arm.cells[::-1] if self._round % 2 else self._arm.cells
-        if not self._arm.system:
-            for cell in cells:
-                self._repeat(cell, self._probe)
-            return
-        launch = self._launch()
+        order = -1 if self._round % 2 else 1
+        for cells in self._arm.launches()[::order]:
+            if self._arm.system:
+                self._run_worker(cells[::order])
+            else:
+                for cell in cells[::order]:
+                    self._repeat(cell, self._probe)
+
+    def _run_worker(self, cells: Sequence[Cell]) -> None:
+        launch = self._launch(cells)
         self._say(f"launching {self._arm.name}")
         worker = Worker(launch, arm=self._arm.name)
         try:
@@ -133,8 +137,8 @@ class ArmRun:
         finally:
             worker.kill()
 
-    def _launch(self) -> Launch:
-        workloads = [self._ground.workloads[cell.workload] for cell in self._arm.cells]
+    def _launch(self, cells: Sequence[Cell]) -> Launch:
+        workloads = [self._ground.workloads[cell.workload] for cell in cells]
         return Launch(
             system=self._arm.system,
             machine=self._ground.machine,
@@ -143,7 +147,7 @@ class ArmRun:
             threads=self._ground.threads,
             model_name=self._ground.model.name,
             model_path=str(self._ground.model.path),
-            most_slots=max(cell.slots for cell in self._arm.cells),
+            most_slots=max(cell.slots for cell in cells),
             longest=max(w.prompt_tokens + w.new_tokens for w in workloads),
         )
 

@@ -99,7 +99,7 @@ class Bench:
         kernel = KERNELS[self.asked.kernel]()
         if not self.asked.compile:
             kernel = WatchedKernel(kernel, self.linears)
-        return replaced(nanoserve.torch_backend, "choose_kernel", lambda *_args: kernel)
+        return replaced(nanoserve.torch_backend, "choose_kernel", lambda *_, **__: kernel)
 
     def steps(self, rows: int, *, prompt_tokens: int, new_tokens: int) -> Samples:
         """Full decode steps of one batch, phase by phase.

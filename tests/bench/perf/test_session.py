@@ -10,12 +10,15 @@ from click.testing import CliRunner
 
 from nanoserve_bench.commands.perf import failed, perf
 from nanoserve_bench.errors import PlanError
+from nanoserve_bench.launcher import Worker
 from nanoserve_bench.models import ModelFolder
+from nanoserve_bench.perf import measure
 from nanoserve_bench.perf.arms import BASELINE, DECODE, ENGINE, STEP_PROBE, Arm, Cell
 from nanoserve_bench.perf.figures import Standing, figure_rows
 from nanoserve_bench.perf.files import read_perf, read_run
 from nanoserve_bench.perf.records import PerfRun
 from nanoserve_bench.perf.session import Session, begin
+from nanoserve_bench.protocol import Launch
 from support.perf_runs import perf_run
 
 CELLS = (Cell(workload=DECODE, slots=1, requests=2), Cell(workload=DECODE, slots=2, requests=4))
@@ -101,6 +104,32 @@ def test_a_stopped_run_goes_on_with_what_is_left(tmp_path: Path, tiny: ModelFold
     assert not any(line.startswith("round 1 of 1: one") for line in said)
     with pytest.raises(PlanError, match="holds a complete run"):
         begin(tmp_path, plan)
+
+
+@pytest.mark.usefixtures("fake_systems")
+@pytest.mark.parametrize(("apart", "slots"), [(False, [2, 2]), (True, [1, 2, 2, 1])])
+def test_an_arm_is_launched_for_all_its_cells_or_for_each(
+    apart: bool,
+    slots: list[int],
+    tmp_path: Path,
+    tiny: ModelFolder,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    launched = []
+
+    class Noted(Worker):
+        def __init__(self, launch: Launch, *, arm: str) -> None:
+            launched.append(launch.most_slots)
+            super().__init__(launch, arm=arm)
+
+    monkeypatch.setattr(measure, "Worker", Noted)
+    one = dataclasses.replace(arm("one", "fake-batch"), apart=apart)
+    run = session(planned(tiny, ("one",), ("one",)), tmp_path, tiny, one)[0].run()
+    assert launched == slots
+    assert len(run.arms) == len(slots)
+    assert not run.holes
+    last = {(t.round, t.slots): t for t in run.trials}
+    assert list(last) == [(0, 1), (0, 2), (1, 2), (1, 1)]
 
 
 def test_a_run_of_other_code_does_not_go_on(tmp_path: Path, tiny: ModelFolder) -> None:
