@@ -20,17 +20,18 @@ from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import TypeVar
 
+from support.selection import FREE, HELPERS
+
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "bench/nanoserve_bench"
 WORK = ROOT / "build/mutation"
 SURVIVORS, RUNS = (ROOT / "tests/mutation" / name for name in ("survivors.csv", "runs.csv"))
-FREE = ("records", "comparison")
 RULES = tuple(
     f"soundness.rules.{path.stem}"
     for path in sorted((PACKAGE / "soundness/rules").glob("[a-z]*.py"))
     if path.stem != "report_form"  # texts alone
 )
-MODULES = (*FREE, *RULES)
+MODULES = (*FREE, *HELPERS, *RULES)
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

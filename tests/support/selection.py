@@ -14,6 +14,8 @@ BENCH, SOUNDNESS = "tests/bench", "tests/bench/soundness"
 PACKAGE = "nanoserve_bench"
 FREE = ("records", "comparison")
 RULES = "soundness.rules."
+HELPERS = {"soundness.likeness": "soundness.rules.run_copies"}
+"""What one module of rules alone is built on: held to the tests of those rules."""
 FOLDERS = (
     f"{SOUNDNESS}/test_mutants.py::test_a_mutant_is_refused_by_the_rule_meant_for_it",
     f"{SOUNDNESS}/test_mutants.py::test_a_clean_control_is_accepted_whole",
@@ -40,9 +42,10 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
 
 
 def codes_of(module: str) -> frozenset[str]:
-    """The codes of the rules of a module; none where it is no module of rules."""
+    """The codes of the rules of a module, or of those built on it; none where it has none."""
     from nanoserve_bench.soundness.rule import Rule  # noqa: PLC0415 - once it is changeable
 
+    module = HELPERS.get(module, module)
     if not module.startswith(RULES):
         return frozenset()
     found = vars(importlib.import_module(f"{PACKAGE}.{module}")).values()
