@@ -38,7 +38,8 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     if set(modules) <= set(FREE):
         return own
     files = ("test_run_rules", "test_pair_rules", *WHOLE, "test_profile")
-    return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), own[-1])
+    direct = (f"{BENCH}/test_offered_load.py", own[-1])
+    return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
 
 
 def codes_of(module: str) -> frozenset[str]:
