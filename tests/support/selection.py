@@ -25,6 +25,7 @@ WHOLE = (
     "test_details",
     "test_thresholds",
     "test_judge",
+    "test_run_places",
     "test_stat_rules",
     "test_report_rules",
 )
@@ -37,7 +38,7 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     own = tuple(f"{BENCH}/test_{name}.py" for name in FREE)
     if set(modules) <= set(FREE):
         return own
-    files = ("test_run_rules", "test_pair_rules", *WHOLE, "test_profile")
+    files = ("test_run_rules", "test_pair_rules", "test_likeness", *WHOLE, "test_profile")
     direct = (f"{BENCH}/test_offered_load.py", own[-1])
     return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
 

@@ -54,9 +54,8 @@ def spans_of(tokens: Ints, rows: int) -> Floats | None:
     Returns:
         At most `MOST_SPANS` spans; None for a trial with too few.
     """
-    spans = np.diff(np.sort(tokens)[::rows])[:MOST_SPANS].astype(np.float64)
-    mean = spans.mean() if len(spans) else 0.0
-    return spans / mean if len(spans) >= LEAST_SPANS and mean > 0 else None
+    spans = np.diff(np.sort(tokens)[::rows])[:MOST_SPANS]
+    return spans / spans.mean() if len(spans) >= LEAST_SPANS and spans.any() else None
 
 
 class Likeness(NamedTuple):
@@ -95,11 +94,11 @@ def copies(
         if theirs.sum() >= LEAST_TRIALS:
             twins[number] |= mine
             other[mine] = spans[mine] - np.median(spans[theirs], axis=0)
-    ranks = _ranks(np.diff(own, axis=1))
-    least = SURE * _usual(ranks)
+    ranks = _ranks(np.diff(own))
+    least = SURE * usual(ranks)
     yield from _alike(ranks, np.arange(len(trials)), math.tanh(least))
     for both in twins.values():
-        ranks = _ranks(np.diff(other[both], axis=1))
+        ranks = _ranks(np.diff(other[both]))
         yield from _alike(ranks, np.flatnonzero(both), math.tanh(least + SHARED))
 
 
@@ -117,18 +116,18 @@ def _alike(ranks: npt.NDArray[np.float32], places: Ints, chance: float) -> Itera
 
 def _ranks(values: Floats) -> npt.NDArray[np.float32]:
     """Ranks of each row, such that the product of two rows is Spearman's correlation."""
-    ranks = _shared_ranks(values)
-    ranks -= ranks.mean(axis=1, keepdims=True)
+    ranks = shared_ranks(values)
+    ranks -= ranks.mean()  # which is the mean of each row
     size = np.linalg.norm(ranks, axis=1, keepdims=True)
     return (ranks / np.where(size > 0, size, 1)).astype(np.float32)
 
 
-def _shared_ranks(values: Floats) -> Floats:
-    """The rank of each value in its row; equal values share the mean of theirs.
+def shared_ranks(values: Floats) -> Floats:
+    """The rank of each value in its row, from 0 on; equal values share the mean of theirs.
 
     As SciPy's ``rankdata``, whose module takes the gate longer to import than a study to judge.
     """
-    order = np.argsort(values, axis=1)
+    order = np.argsort(values)
     ordered = np.take_along_axis(values, order, axis=1)
     differs = ordered[:, 1:] != ordered[:, :-1]
     edge = np.ones((len(values), 1), np.bool_)
@@ -142,13 +141,13 @@ def _shared_ranks(values: Floats) -> Floats:
     return ranks
 
 
-def _usual(ranks: npt.NDArray[np.float32]) -> float:
+def usual(ranks: npt.NDArray[np.float32]) -> float:
     """The usual size of Fisher's transform of an agreement: by theory, or as seen if larger.
 
     Differences of neighbours are correlated among themselves, so that of n only n / 1.5 count.
     """
     expected = 1 / math.sqrt(max(1.0, ranks.shape[1] / 1.5 - 3))
-    some = ranks[:: -(-len(ranks) // _SAMPLE)]
+    some = ranks[:: len(ranks) // _SAMPLE + 1]
     pairs = (some @ some.T)[np.triu_indices(len(some), 1)]
     seen = np.median(np.arctanh(np.minimum(np.abs(pairs), 0.9999)))
     return max(expected, float(seen) / _USUAL)

@@ -11,7 +11,8 @@ import pytest
 from nanoserve_bench.records import Hold, SystemRun, Totals
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.soundness.catalogue import PAIR_RULES, RUN_RULES
-from nanoserve_bench.soundness.evidence import Evidence
+from nanoserve_bench.soundness.evidence import Evidence, Trial
+from nanoserve_bench.soundness.rules.run_stamps import IN_ORDER
 from support.rebuild import replace
 from support.sound import study
 
@@ -21,7 +22,9 @@ CLEARING = [rule for rule in RUN_RULES if rule.clear is not None]
 CACHES = ("off", "on", "declared:on", "unknown", "", "warm")
 DECODINGS = ("greedy;ignore_eos", "greedy;ignore_eos;eos=2", "greedy;eos=2", "greedy")
 LEFT_TO_THE_CHECK: dict[str, Callable[[SystemRun], bool]] = {
-    "RUN005": lambda run: any(len(record.holds or ()) > 1 for record in run.records),
+    "RUN005": lambda run: any(
+        len(record.holds or ()) > (record.first_token_ns is not None) for record in run.records
+    ),
     "RUN008": lambda run: run.settings.decoding == "greedy;eos=2",
     "RUN010": lambda run: run.totals.unfinished > 0,
 }
@@ -41,7 +44,7 @@ def damaged_request(row: Any, rng: random.Random) -> Any:  # noqa: PLR0911 - a w
         return replace(row, **{name: getattr(row, name) + rng.choice((-1, 1, 10**6, -(10**12)))})
     if kind == 1:
         name = rng.choice(("first_token_ns", "finished_ns", "token_ns", "holds_ns"))
-        return replace(row, **{name: None})
+        return replace(row, **{name: () if name == "holds_ns" and rng.random() < 0.5 else None})
     if kind == 2:
         name = rng.choice(COUNTS)
         return replace(row, **{name: getattr(row, name) + rng.choice((-1, 1))})
@@ -90,7 +93,9 @@ def damaged(results: ResultSet, rng: random.Random) -> Evidence:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_a_rule_clears_what_its_check_accepts_and_nothing_else(results: ResultSet, seed: int) -> None:
+def test_a_rule_clears_what_its_check_accepts_and_nothing_else(
+    results: ResultSet, seed: int
+) -> None:
     evidence = damaged(results, random.Random(seed))
     cleared = 0
     for rule in CLEARING:
@@ -109,6 +114,96 @@ def test_a_rule_clears_what_its_check_accepts_and_nothing_else(results: ResultSe
                 for rule in PAIR_RULES:
                     if rule.about_work:
                         assert list(rule.check(below.run, above.run)) == [], rule.code
+
+
+def one_request(row: Any, **values: Any) -> Any:
+    """A request of which nothing but its arrival, submission and finish is stamped."""
+    return replace(row, **{"holds_ns": None, "first_token_ns": None, "token_ns": None, **values})
+
+
+def holding(*bounds: int) -> Callable[[Any], Any]:
+    """A request with holds between these instants, from its submission on, and its finish."""
+
+    def held(row: Any) -> Any:
+        start = row.submitted_ns
+        edges = [start + bound for bound in bounds] or [start, row.finished_ns]
+        holds = tuple(map(Hold, edges[::2], edges[1::2]))
+        return one_request(row, holds_ns=holds, finished_ns=edges[-1])
+
+    return held
+
+
+def beginning(after_ns: int, *bounds: int) -> Callable[[Any], Any]:
+    """A request with such holds, and its first token so long after its submission."""
+    return lambda row: replace(holding(*bounds)(row), first_token_ns=row.submitted_ns + after_ns)
+
+
+def giving(*after_ns: int, **values: Any) -> Callable[[Any], Any]:
+    """A request without holds that finished after 100 ns, with tokens so long after it came."""
+
+    def given(row: Any) -> Any:
+        stamps = tuple(row.submitted_ns + after for after in after_ns)
+        ends = {"finished_ns": row.submitted_ns + 100, "token_ns": stamps}
+        return one_request(row, **{**ends, **values})
+
+    return given
+
+
+@pytest.mark.parametrize(
+    ("change", "cleared"),
+    [
+        (lambda row: replace(row, arrival_ns=0), True),
+        (lambda row: replace(row, arrival_ns=-1), False),
+        (lambda row: replace(row, arrival_ns=row.submitted_ns + 1), False),
+        (one_request, True),
+        (lambda row: one_request(row, finished_ns=row.submitted_ns + 1), True),
+        (lambda row: one_request(row, finished_ns=row.submitted_ns), False),
+        (lambda row: one_request(row, finished_ns=None), True),
+        (lambda row: one_request(row, first_token_ns=row.submitted_ns + 1), True),
+        (lambda row: one_request(row, first_token_ns=row.submitted_ns), False),
+        (lambda row: one_request(row, first_token_ns=row.finished_ns), True),
+        (lambda row: one_request(row, first_token_ns=row.finished_ns + 1), False),
+        (lambda row: one_request(row, first_token_ns=2**62, finished_ns=None), True),
+        (holding(), True),
+        (holding(-1, 100), False),
+        (holding(1, 100), True),
+        (holding(0, 0, 0, 100), False),
+        (holding(0, 40, 40, 100), True),
+        (holding(0, 40, 39, 100), False),
+        (lambda row: replace(holding(0, 100)(row), finished_ns=row.submitted_ns + 99), False),
+        (lambda row: replace(holding(0, 100)(row), finished_ns=row.submitted_ns + 101), False),
+        (lambda row: replace(holding(0, 100)(row), finished_ns=None), True),
+        (beginning(10, 9, 100), True),
+        (beginning(10, 10, 100), False),
+        (beginning(10, 11, 100), False),
+        (beginning(10, 0, 10, 20, 100), True),
+        (beginning(11, 0, 10, 20, 100), False),
+        (giving(1, 50, 100), True),
+        (giving(0, 50, 100), False),
+        (giving(1, 50, 101), False),
+        (giving(1, 50, 101, finished_ns=None), True),
+        (giving(1, 1, 1), True),
+        (giving(2, 1, 100), False),
+        (lambda row: giving(5, 50, first_token_ns=row.submitted_ns + 5)(row), True),
+        (lambda row: giving(5, 50, first_token_ns=row.submitted_ns + 6)(row), False),
+        (lambda row: giving(5, 50, first_token_ns=row.submitted_ns + 4)(row), False),
+    ],
+)
+def test_the_order_of_stamps_is_cleared_to_the_nanosecond(
+    results: ResultSet, change: Callable[[Any], Any], cleared: bool
+) -> None:
+    number = next(n for n, row in enumerate(results.requests) if row.request == "r4")
+    requests = list(results.requests)
+    requests[number] = change(requests[number])
+    evidence = Evidence.of(replace(results, requests=tuple(requests)))
+    (trial,) = (one for one in evidence.trials if _is_of(one, requests[number]))
+    assert IN_ORDER.clear is not None
+    assert IN_ORDER.clear(evidence.profile)[trial.number] == cleared
+    assert (list(IN_ORDER.check(trial.run)) == []) == cleared
+
+
+def _is_of(trial: Trial, row: Any) -> bool:
+    return (trial.block, trial.cell.id, trial.row.warmup) == (row.block, row.cell, row.warmup)
 
 
 def test_a_sound_study_is_cleared_whole(results: ResultSet) -> None:

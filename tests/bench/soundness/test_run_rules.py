@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nanoserve_bench.records import Hold, StepRecord, SystemRun
+from nanoserve_bench.records import Hold, Shape, StepRecord, SystemRun
 from nanoserve_bench.soundness.rule import RunRule
 from nanoserve_bench.soundness.rules import (
     pair_work,
@@ -118,14 +118,24 @@ def test_a_run_without_a_log_is_exempt() -> None:
         ({"first_token_ns": ns(0)}, "lies outside of"),
         ({"first_token_ns": ns(101)}, "lies outside of"),
         ({"first_token_ns": ns(26)}, "token 0 is stamped"),
-        ({"holds": (Hold(ns(30), ns(100)),)}, "came while it held no slot"),
+        ({"holds": (Hold(ns(25), ns(100)),)}, "came while it held no slot"),
+        (
+            {"holds": (Hold(ns(25), ns(100)),), "first_token_ns": None},
+            f"token 0 is stamped {ns(25)}, while it held no slot",
+        ),
         ({"holds": (Hold(ns(0), ns(20)), Hold(ns(30), ns(100)))}, "came while it held no slot"),
         ({"holds": (Hold(ns(0), ns(40)), Hold(ns(60), ns(100)))}, "token 1 is stamped"),
         ({"holds": (Hold(ns(0), ns(50)), Hold(ns(60), ns(100)))}, None),
         ({"token_ns": (ns(25), ns(25), ns(75), ns(100))}, None),
         ({"token_ns": (ns(25), ns(75), ns(74), ns(100))}, "run backwards"),
-        ({"token_ns": (ns(25), ns(50), ns(75), ns(100) + 1)}, "after the finish"),
-        ({"first_token_ns": None, "token_ns": (ns(0), ns(1), ns(2), ns(3))}, "not after"),
+        (
+            {"token_ns": (ns(25), ns(50), ns(75), ns(100) + 1)},
+            f"stamped {ns(100) + 1}, after the finish at",
+        ),
+        (
+            {"first_token_ns": None, "token_ns": (ns(0), ns(1), ns(2), ns(3))},
+            f"stamped {ns(0)}, not after",
+        ),
         ({"holds": None, "finished_ns": None}, None),
         ({"holds": None, "token_ns": None, "first_token_ns": None}, None),
         ({"token_ns": ()}, None),
@@ -145,14 +155,15 @@ def test_the_order_of_the_stamps(values: dict[str, Any], message: str | None) ->
     [
         ({"finished_ns": None}, "request r1 has no finish stamp"),
         ({"holds": ()}, "request r1 never held a slot"),
-        ({"holds": None}, "has no holds, and others of the run have (1 of 4 lack it)"),
-        ({"first_token_ns": None}, "has no first-token stamp, and others"),
-        ({"token_ns": None}, "has no token stamps, and others"),
+        ({"holds": None}, "request r1 has no holds, and {others}"),
+        ({"first_token_ns": None}, "request r1 has no first-token stamp, and {others}"),
+        ({"token_ns": None}, "request r1 has no token stamps, and {others}"),
     ],
 )
 def test_what_one_request_stamps_all_of_them_do(values: dict[str, Any], message: str) -> None:
-    found = messages(run_stamps.PRESENT, edited(serial(), 1, **values))
-    assert any(message in text for text in found)
+    (flaw,) = run_stamps.PRESENT.check(edited(serial(), 1, **values))
+    others = "others of the run have (1 of 4 lack it)"
+    assert (flaw.message, flaw.request) == (message.format(others=others), "r1")
 
 
 def test_what_no_request_stamps_is_a_property_of_the_system() -> None:
@@ -229,6 +240,23 @@ def test_outputs_end_where_the_decoding_says(
 
 # Slots.
 
+NS = 1e-6
+"""A nanosecond in milliseconds."""
+
+
+def held(*holds: tuple[float, float], arrivals: Sequence[float] = ()) -> SystemRun:
+    """Requests that hold slots for so long, handed over at once if nothing else is said."""
+    arrivals = arrivals or (0,) * len(holds)
+    records = tuple(
+        record(number, arrival=arrival, holds=(hold,))
+        for number, (arrival, hold) in enumerate(zip(arrivals, holds, strict=True))
+    )
+    return replace(concurrent(2), slots=len(holds), records=records, steps=None)
+
+
+def without_holds(run: SystemRun) -> SystemRun:
+    return replace(run, records=tuple(replace(one, holds=None) for one in run.records))
+
 
 def test_a_slot_passes_from_one_request_to_the_next_in_an_instant() -> None:
     assert messages(run_shape.SLOTS_EXCEEDED, concurrent(8, slots=2)) == []
@@ -245,6 +273,7 @@ def test_without_holds_nothing_is_said_about_slots() -> None:
     assert run_shape.SLOTS_EXCEEDED.exempt(run) == "the systems tell no holds"
     assert run_shape.CONCURRENT_BATCHES.exempt(run) is not None
     assert run_shape.peak(concurrent(6, slots=3)) == 3
+    assert run_shape.peak(without_holds(concurrent())) == 0
 
 
 def test_a_run_without_a_wall_is_left_to_the_rules_about_its_stamps() -> None:
@@ -259,6 +288,16 @@ def test_a_run_without_a_wall_is_left_to_the_rules_about_its_stamps() -> None:
 @pytest.mark.parametrize(
     ("rule", "run", "reason"),
     [
+        (
+            run_shape.CONCURRENT_BATCHES,
+            edited(concurrent(), 0, holds=None),
+            "the systems tell no holds, so nothing is said about their slots",
+        ),
+        (
+            run_shape.CONCURRENT_BATCHES,
+            replace(concurrent(), slot="connection"),
+            "the systems' slots are no rows, so nothing is said about their batch",
+        ),
         (run_shape.SERIAL_OVERLAP, concurrent(), "no run is serial"),
         (run_shape.SERIAL_IDLE, concurrent(), "no run is serial"),
         (run_shape.CONCURRENT_BATCHES, serial(), "no run is concurrent"),
@@ -276,6 +315,53 @@ def test_a_run_without_a_wall_is_left_to_the_rules_about_its_stamps() -> None:
 )
 def test_a_rule_that_does_not_apply_says_why(rule: RunRule, run: SystemRun, reason: str) -> None:
     assert rule.exempt(run) == reason
+
+
+IDLED = (
+    "the only slot was held for 0.9800 of the wall, below 0.98: the run idled between its requests"
+)
+
+
+@pytest.mark.parametrize(
+    ("run", "evidence"),
+    [
+        (held((2, 100)), None),
+        (held((2 + NS, 100)), "served 97999999 ns of 100000000 ns"),
+        (held((0, 49), (51, 100)), None),
+        (held((0, 49), (51 + NS, 100)), "served 97999999 ns of 100000000 ns"),
+        (without_holds(held((0, 49), (51, 100), arrivals=(0, 51))), None),
+        (
+            without_holds(held((0, 49), (51, 100), arrivals=(0, 51 + NS))),
+            "served 97999999 ns of 100000000 ns",
+        ),
+    ],
+)
+def test_a_serial_run_holds_its_slot_for_98_percent(run: SystemRun, evidence: str | None) -> None:
+    """Where nothing tells of holds, a request is served while it is in the system."""
+    run = replace(run, shape=Shape.SERIAL, slots=1)
+    flaws = list(run_shape.SERIAL_IDLE.check(run))
+    assert [(flaw.message, flaw.evidence) for flaw in flaws] == (
+        [] if evidence is None else [(IDLED, evidence)]
+    )
+
+
+@pytest.mark.parametrize(
+    ("run", "refused"),
+    [
+        (held((0, 10), (0, 10), (20, 40)), True),
+        (held((0, 10), (0, 10), (20 - NS, 40)), False),
+        (held((0, 10), (0, 10), (20, 40), arrivals=(0, 0, 20)), False),
+        (held((0, 100), (100, 200)), True),
+        (held((0, 80), *[(0, 2)] * 20, (80, 80), arrivals=(*[0] * 22,)), False),
+    ],
+)
+def test_what_is_no_batch(run: SystemRun, refused: bool) -> None:
+    assert bool(messages(run_shape.CONCURRENT_BATCHES, run)) == refused
+
+
+def test_a_batch_without_holds_cannot_be_judged() -> None:
+    with pytest.raises(ValueError, match=r"^the run tells no holds$"):
+        list(run_shape.CONCURRENT_BATCHES.check(edited(concurrent(), 0, holds=None)))
 
 
 def overlapping(ms: float) -> SystemRun:
@@ -316,6 +402,7 @@ def honouring(*ids: int, reason: str = "stop") -> SystemRun:
         ((1, 2, 3), "stop", "stopped at 3 tokens of 4 with 3"),
         ((1, 7, 3, 4), "length", "goes on behind the EOS id 7"),
         ((1, 2, 7), "length", "ended by length at 3 tokens"),
+        ((), "stop", None),
     ],
 )
 def test_an_output_ends_where_the_decoding_says(

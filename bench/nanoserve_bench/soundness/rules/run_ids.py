@@ -43,7 +43,7 @@ def _ids(evidence: Evidence, inspection: Inspection) -> None:
             trial = measured.get(int(trials.owner[row]))
             if trial is None:
                 continue
-            ids = tokens.at(places[row : row + 1])[0]
+            (ids,) = tokens.at(places[row : row + 1])
             position = next(n for n, i in enumerate(ids) if not 0 <= i < (size or MOST_IDS))
             request = trials.request(row)
             inspection.refuse_trial(

@@ -58,7 +58,7 @@ def _none_failed(profile: Profile) -> Flags:
     requests = profile.trials.requests
     return profile.none(
         ~requests.coded("finish_reason").having(GOOD_REASONS)
-        | ~requests.coded("error").having({None, ""})
+        | ~requests.coded("error").having({None})
         | (profile.trials.output_lengths == 0)
     )
 
@@ -162,7 +162,7 @@ def declared_eos(decoding: str | None) -> tuple[bool, frozenset[int]]:
 
     Read from a canonical decoding text, such as `greedy;ignore_eos` or `greedy;eos=0,2`.
     """
-    parts = (decoding or "").split(";")
+    parts = decoding.split(";") if decoding else []
     ids = [part.removeprefix("eos=") for part in parts if part.startswith("eos=")]
     return "ignore_eos" in parts, frozenset(
         int(text) for part in ids for text in part.split(",") if text.isdigit()
@@ -173,13 +173,6 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
     ignored, ends = declared_eos(run.settings.decoding)
     for record in run.records:
         count = len(record.output_ids)
-        if ignored and record.finish_reason == "stop" and count < record.max_tokens:
-            yield Flaw(
-                f"request {record.request} stopped at {count} tokens of {record.max_tokens}, and "
-                "the decoding ignores EOS: nothing may end an output early",
-                request=record.request,
-                position=count,
-            )
         if record.finish_reason == "length" and count != record.max_tokens:
             yield Flaw(
                 f"request {record.request} ended by length at {count} tokens, and "
@@ -187,24 +180,24 @@ def _eos(run: SystemRun) -> Iterator[Flaw]:
                 request=record.request,
                 position=count,
             )
-        if (
-            not ends
-            and not ignored
-            and record.finish_reason == "stop"
-            and count < record.max_tokens
-        ):
-            yield Flaw(
-                f"request {record.request} stopped at {count} tokens of {record.max_tokens}, and "
-                "the decoding declares no EOS that could have ended it",
-                request=record.request,
-                position=count,
-            )
-        if ends and not ignored and record.finish_reason == "stop" and count < record.max_tokens:
-            last = record.output_ids[-1] if count else None
-            if last is not None and last not in ends:
+        if record.finish_reason == "stop" and count < record.max_tokens:
+            stopped = f"request {record.request} stopped at {count} tokens of {record.max_tokens}"
+            if ignored:
                 yield Flaw(
-                    f"request {record.request} stopped at {count} tokens of {record.max_tokens} "
-                    f"with {last}, which the decoding does not declare as EOS",
+                    f"{stopped}, and the decoding ignores EOS: nothing may end an output early",
+                    request=record.request,
+                    position=count,
+                )
+            elif not ends:
+                yield Flaw(
+                    f"{stopped}, and the decoding declares no EOS that could have ended it",
+                    request=record.request,
+                    position=count,
+                )
+            elif count and record.output_ids[-1] not in ends:
+                yield Flaw(
+                    f"{stopped} with {record.output_ids[-1]}, which the decoding does not declare "
+                    "as EOS",
                     request=record.request,
                     position=count - 1,
                 )

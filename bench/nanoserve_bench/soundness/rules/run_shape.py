@@ -32,9 +32,10 @@ def _not_serial(run: SystemRun) -> str | None:
 def _without_wall(run: SystemRun) -> bool:
     """Whether RUN001 or RUN003 refuse the run for having no wall to be a share of."""
     try:
-        return run.wall_ns <= 0
+        _ = run.wall_ns
     except RunUnsound:
         return True
+    return False
 
 
 def _not_serial_or_no_wall(run: SystemRun) -> str | None:
@@ -42,12 +43,11 @@ def _not_serial_or_no_wall(run: SystemRun) -> str | None:
 
 
 def _serial_overlap(run: SystemRun) -> Iterator[Flaw]:
-    ordered = sorted(
-        (record for record in run.records if record.finished_ns is not None),
-        key=lambda record: record.arrival_ns,
-    )
-    for earlier, later in itertools.pairwise(ordered):
-        finished = earlier.finished_ns or 0
+    finishes = [
+        (record.finished_ns, record) for record in run.records if record.finished_ns is not None
+    ]
+    finishes.sort(key=lambda pair: pair[1].arrival_ns)
+    for (finished, earlier), (_, later) in itertools.pairwise(finishes):
         if later.arrival_ns < finished:
             yield Flaw(
                 f"request {later.request} arrived {finished - later.arrival_ns} ns before request "
@@ -85,12 +85,13 @@ SERIAL_OVERLAP = RunRule(
 
 def _serial_idle(run: SystemRun) -> Iterator[Flaw]:
     # A serial system that tells no holds serves a request all the time that it is in the system.
-    occupancy = run.system_occupancy if run.batch_occupancy is None else run.batch_occupancy
+    served = run.resident_ns if run.served_ns is None else run.served_ns
+    occupancy = Fraction(served, run.wall_ns)
     if occupancy < SERIAL_OCCUPANCY:
         yield Flaw(
             f"the only slot was held for {float(occupancy):.4f} of the wall, below "
             f"{float(SERIAL_OCCUPANCY)}: the run idled between its requests",
-            evidence=f"served {run.served_ns} ns of {run.wall_ns} ns",
+            evidence=f"served {served} ns of {run.wall_ns} ns",
         )
 
 

@@ -179,7 +179,7 @@ def _token_flaw(record: RunRecord, stamps: Sequence[int]) -> str | None:
         return "its token stamps run backwards"
     if record.finished_ns is not None and stamps[-1] > record.finished_ns:
         return f"its last token is stamped {stamps[-1]}, after the finish at {record.finished_ns}"
-    if record.holds and len(record.holds) > 1:
+    if record.holds:
         for position, stamp in enumerate(stamps):
             if not _held(record.holds, stamp):
                 return f"token {position} is stamped {stamp}, while it held no slot"
@@ -226,7 +226,7 @@ def _wrong_holds(trials: TrialSet) -> Flags:
 
 
 def _wrong_tokens(trials: TrialSet) -> Flags:
-    """Requests whose token stamps are not surely in order and inside of the only hold."""
+    """Requests whose token stamps are not surely in order and inside of a hold."""
     tokens, holds = trials.requests.lists("token_ns"), trials.requests.lists("holds_ns")
     stamped = np.flatnonzero(tokens.lengths)
     earliest, latest = (
@@ -239,7 +239,8 @@ def _wrong_tokens(trials: TrialSet) -> Flags:
         (started & (earliest != trials.numbers("first_token_ns")[stamped]))
         | (earliest <= trials.numbers("submitted_ns")[stamped])
         | (ended & (latest > trials.numbers("finished_ns")[stamped]))
-        | (holds.lengths[stamped] > 2)  # whether each token lies in a hold is left to the check
+        # Whether each token lies in a hold is left to the check, but where the first one has to.
+        | (holds.lengths[stamped] > np.where(started, 2, 0))
     )
     owner = np.repeat(np.arange(len(tokens)), tokens.lengths)
     back = (tokens.flat[1:] < tokens.flat[:-1]) & (owner[1:] == owner[:-1])

@@ -1,0 +1,164 @@
+"""Rules about runs, asked of a whole study: what each finding says, and where it points.
+
+What each case is expected to find stands in `places.csv` beside this file.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nanoserve_bench.plan import VOCABULARY, Fact
+from nanoserve_bench.results import ResultSet, read
+from nanoserve_bench.schema import token_digest
+from nanoserve_bench.soundness.rules.run_ids import MOST_IDS, vocabulary
+from support.asking import findings, of, rows
+from support.rebuild import BASE, engine, replace
+from support.sound import study
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
+    return read(study().write(tmp_path_factory.mktemp("sound") / "run"))
+
+
+with Path(__file__).with_name("places.csv").open(encoding="utf-8", newline="") as _file:
+    EXPECTED = list(csv.DictReader(_file))
+Change = Callable[[ResultSet], dict[str, Any]]
+
+
+def request(number: int, cell: str = engine(4), **values: Any) -> Change:
+    """Columns of one request of block 3 set."""
+    return lambda results: {
+        "requests": rows(results.requests, of(cell, request=f"r{number}"), **values)
+    }
+
+
+def launch(arm: str = "nanoserve", **values: Any) -> Change:
+    """Columns of what an arm's worker of block 3 says about itself set."""
+
+    def changes(results: ResultSet) -> dict[str, Any]:
+        systems = rows(results.systems, lambda row: (row.arm, row.block) == (arm, 3), **values)
+        return {"systems": systems}
+
+    return changes
+
+
+def said(results: ResultSet, name: str) -> list[tuple[str, str]]:
+    """What the rule of a case finds, and the evidence."""
+    code, change = CASES[name]
+    return [(str(one), one.evidence) for one in findings(results, code, **change(results))]
+
+
+def together(*changes: Change) -> Change:
+    """All of them, the later ones on top of the earlier ones."""
+
+    def changed(results: ResultSet) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        for change in changes:
+            made |= change(replace(results, **made))
+        return made
+
+    return changed
+
+
+def tokens(number: int, *ids: int, prompt: bool = False, warmup: bool = False) -> Change:
+    """The first ids of the prompt or output of one request of 4 slots in block 3 set."""
+    table, column = ("prompts", "prompt_sha256") if prompt else ("outputs", "output_sha256")
+
+    def changes(results: ResultSet) -> dict[str, Any]:
+        key = (3, engine(4), warmup, f"r{number}")
+
+        def its(row: Any) -> bool:
+            return (row.block, row.cell, row.warmup, row.request) == key
+
+        (row,) = filter(its, results.requests)
+        lists = getattr(results, table)
+        new = (*ids, *lists[getattr(row, column)][len(ids) :])
+        digest = token_digest(new)
+        return {
+            table: {**lists, digest: new},
+            "requests": rows(results.requests, its, **{column: digest}),
+        }
+
+    return changes
+
+
+def fact(value: Any) -> Change:
+    """The size of the vocabulary as somebody recorded it."""
+    return lambda results: {
+        "manifest": replace(
+            results.manifest, facts=(*results.manifest.facts, Fact(name=VOCABULARY, value=value))
+        )
+    }
+
+
+def no_steps(cell: str) -> Change:
+    """The log of a measured trial of block 3 lost."""
+    return lambda results: {"steps": tuple(row for row in results.steps if not of(cell)(row))}
+
+
+CASES: dict[str, tuple[str, Change]] = {
+    "counts": ("RUN007", request(2, output_tokens=17, prompt_tokens=5)),
+    "stamps-unknown": (
+        "RUN004",
+        together(
+            launch("hf-generate", stamps="holds first_token beats a"),
+            request(2, BASE, first_token_ns=None),
+        ),
+    ),
+    "stamps-untold": (
+        "RUN004",
+        together(launch("hf-generate", stamps="tokens steps"), request(0, BASE, holds_ns=None)),
+    ),
+    "stamps-of-nobody": (
+        "RUN004",
+        together(launch("hf-generate", stamps=""), request(0, BASE, first_token_ns=None)),
+    ),
+    "steps-lost": ("RUN004", no_steps(engine(4))),
+    "id-below-zero": ("RUN024", tokens(2, 5, 0, -1)),
+    "id-below-zero-in-a-prompt": ("RUN024", tokens(2, 0, -1, -2, prompt=True)),
+    "id-below-zero-in-a-warm-up-too": (
+        "RUN024",
+        together(tokens(2, 5, 0, -1), tokens(0, -1, warmup=True)),
+    ),
+    "id-largest": ("RUN024", tokens(2, MOST_IDS - 1)),
+    "id-beyond": ("RUN024", tokens(2, 1, MOST_IDS)),
+    "id-last-of-the-vocabulary": ("RUN024", together(tokens(2, 49_151), fact(49_152))),
+    "id-behind-the-vocabulary": ("RUN024", together(tokens(2, 49_152), fact(49_152))),
+}
+
+
+@pytest.mark.parametrize(("name", "code"), [(name, code) for name, (code, _) in CASES.items()])
+def test_a_finding_says_what_is_wrong_and_where(results: ResultSet, name: str, code: str) -> None:
+    expected = [(row["finding"], row["evidence"]) for row in EXPECTED if row["case"] == name]
+    assert said(results, name) == expected
+    assert all(finding.startswith(code) for finding, _ in expected)
+
+
+def test_every_finding_that_is_expected_has_a_case() -> None:
+    assert {row["case"] for row in EXPECTED} <= CASES.keys()
+
+
+@pytest.mark.parametrize(
+    ("values", "size"),
+    [
+        ((), None),
+        ((49_152,), 49_152),
+        ((1,), 1),
+        ((0, -5), None),
+        ((True, "49152", 49_152.0, None), None),
+        ((True, "49152", 49_152.0, None, 50_000, 49_152), 49_152),
+    ],
+)
+def test_the_size_of_the_vocabulary_is_the_least_whole_number_recorded(
+    results: ResultSet, values: tuple[Any, ...], size: int | None
+) -> None:
+    manifest = results.manifest
+    for value in values:
+        manifest = fact(value)(replace(results, manifest=manifest))["manifest"]
+    assert vocabulary(manifest) == size
