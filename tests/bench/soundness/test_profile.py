@@ -12,8 +12,10 @@ from nanoserve_bench.records import Hold, SystemRun, Totals
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.soundness.catalogue import PAIR_RULES, RUN_RULES
 from nanoserve_bench.soundness.evidence import Evidence, Trial
+from nanoserve_bench.soundness.rules.run_shape import SERIAL_OVERLAP, SLOTS_EXCEEDED
 from nanoserve_bench.soundness.rules.run_stamps import IN_ORDER
-from support.rebuild import replace
+from nanoserve_bench.soundness.rules.run_steps import STEP_LOG
+from support.rebuild import BASE, engine, replace
 from support.sound import study
 
 NUMBERS = ("arrival_ns", "submitted_ns", "first_token_ns", "finished_ns")
@@ -200,6 +202,88 @@ def test_the_order_of_stamps_is_cleared_to_the_nanosecond(
     assert IN_ORDER.clear is not None
     assert IN_ORDER.clear(evidence.profile)[trial.number] == cleared
     assert (list(IN_ORDER.check(trial.run)) == []) == cleared
+
+
+def idle(row: Any, **values: Any) -> Any:
+    return replace(row, **{"prefill_rows": 0, "decode_rows": 0, "holders": 0, **values})
+
+
+def emptied(log: list[Any]) -> list[Any]:
+    return [idle(row) for row in log]
+
+
+@pytest.mark.parametrize(
+    ("change", "values", "cleared"),
+    [
+        (lambda log: log, {}, True),
+        (lambda log: [idle(log[0], start_ns=0), *log], {}, True),
+        (lambda log: [idle(log[0], start_ns=-1), *log], {}, False),
+        (lambda log: [*log[:-1], replace(log[-1], prefill_rows=-1)], {}, False),
+        (lambda log: [*log[:-1], replace(log[-1], decode_rows=-1)], {}, False),
+        (lambda log: [*log[:-1], replace(log[-1], waiting=-1)], {}, False),
+        (lambda log: [*log[:-1], replace(log[-1], decode_rows=1)], {}, False),
+        (lambda log: [*log[:2], *log[1:]], {}, False),
+        (lambda log: log[:-1], {}, False),
+        (lambda log: [*log, idle(log[-1], start_ns=2**62)], {}, True),
+        (emptied, {"holds_ns": ()}, True),
+        (emptied, {"holds_ns": None}, False),
+        (emptied, None, False),
+    ],
+)
+def test_a_step_log_is_cleared_row_by_row(
+    results: ResultSet,
+    change: Callable[[list[Any]], list[Any]],
+    values: dict[str, Any] | None,
+    cleared: bool,
+) -> None:
+    """`values` are those of the requests of the same trial; without any they are gone."""
+    place = results.steps[0]
+
+    def own(row: Any) -> bool:
+        return (row.block, row.cell, row.warmup) == (place.block, place.cell, place.warmup)
+
+    steps = (*change([*filter(own, results.steps)]), *(r for r in results.steps if not own(r)))
+    requests = [
+        replace(row, **(values or {})) if own(row) else row
+        for row in results.requests
+        if values is not None or not own(row)
+    ]
+    trials = tuple(sorted(results.trials, key=lambda trial: not own(trial)))
+    changed = {"trials": trials, "steps": steps, "requests": tuple(requests)}
+    evidence = Evidence.of(replace(results, **changed))
+    (trial,) = (one for one in evidence.trials if _is_of(one, place))
+    assert STEP_LOG.clear is not None
+    assert STEP_LOG.clear(evidence.profile)[trial.number] == cleared
+    assert (list(STEP_LOG.check(trial.run)) == []) == cleared
+
+
+def test_a_log_of_more_holders_than_slots_is_not_cleared(results: ResultSet) -> None:
+    cells = tuple(replace(cell, slots=1) for cell in results.plan.cells)
+    plan = replace(results.plan, cells=cells)
+    evidence = Evidence.of(replace(results, plan=plan))
+    for rule in (STEP_LOG, SLOTS_EXCEEDED):
+        assert rule.clear is not None
+        clear = rule.clear(evidence.profile)
+        logged = [trial for trial in evidence.trials if trial.run.steps is not None]
+        assert {trial.cell.id for trial in logged if clear[trial.number]} == {engine(1)}
+
+
+@pytest.mark.parametrize(("early_ns", "cleared"), [(0, True), (1, False)])
+def test_a_serial_request_may_arrive_the_instant_the_last_one_finished(
+    results: ResultSet, early_ns: int, cleared: bool
+) -> None:
+    (_, before), (number, row) = (
+        (n, r)
+        for n, r in enumerate(results.requests)
+        if (r.block, r.cell, r.warmup) == (0, BASE, False) and r.request in {"r3", "r4"}
+    )
+    requests = list(results.requests)
+    requests[number] = replace(row, arrival_ns=before.finished_ns - early_ns)
+    evidence = Evidence.of(replace(results, requests=tuple(requests)))
+    (trial,) = (one for one in evidence.trials if _is_of(one, row))
+    assert SERIAL_OVERLAP.clear is not None
+    assert SERIAL_OVERLAP.clear(evidence.profile)[trial.number] == cleared
+    assert (list(SERIAL_OVERLAP.check(trial.run)) == []) == cleared
 
 
 def _is_of(trial: Trial, row: Any) -> bool:

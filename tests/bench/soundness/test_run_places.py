@@ -15,9 +15,10 @@ import pytest
 from nanoserve_bench.plan import VOCABULARY, Fact
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.schema import token_digest
+from nanoserve_bench.soundness.rules import run_tokens
 from nanoserve_bench.soundness.rules.run_ids import MOST_IDS, vocabulary
-from support.asking import findings, of, rows
-from support.rebuild import BASE, engine, replace
+from support.asking import asked, findings, of, rows, without
+from support.rebuild import AGAIN, BASE, engine, replace
 from support.sound import study
 
 
@@ -142,6 +143,32 @@ def test_a_finding_says_what_is_wrong_and_where(results: ResultSet, name: str, c
 
 def test_every_finding_that_is_expected_has_a_case() -> None:
     assert {row["case"] for row in EXPECTED} <= CASES.keys()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("RUN022", "no system of the study keeps a step log"),
+        ("RUN023", "no workload is an open loop, and no run concurrent"),
+        ("RUN025", "no system of the study keeps a step log"),
+    ],
+)
+def test_of_serial_runs_alone_the_rules_about_steps_and_loads_say_so(
+    results: ResultSet, code: str, reason: str
+) -> None:
+    cells = tuple(cell for cell in results.plan.cells if cell.id in {BASE, AGAIN})
+    plan = replace(results.plan, cells=cells)
+    inspection = asked(
+        results, code, plan=plan, **without(results, lambda row: row.cell not in {BASE, AGAIN})
+    )
+    assert (inspection.not_applicable, inspection.findings) == (reason, [])
+
+
+def test_the_requests_of_a_sound_log_are_not_looked_at_one_by_one(
+    results: ResultSet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(run_tokens, "_request_flaws")
+    assert findings(results, "RUN022") == []
 
 
 @pytest.mark.parametrize(

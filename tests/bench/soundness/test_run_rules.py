@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,19 +55,45 @@ def test_a_log_that_tells_the_same_story_is_accepted(rows: Sequence[Any]) -> Non
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (((0, 2, 0, 2, 2), (100, 2, 0, 2, 0)), "the log ends while 2 slots are held"),
         (
-            ((0, 2, 0, 2, 2), (100, 2, 0, 2, 0), (100, 0, 2, 2, 0), (200, 0, 0, 0, 0)),
-            "step 2 starts at",
+            ((0, 2, 0, 2, 2), (100, 2, 0, 2, 0), (150, 1, 0, 1, 0)),
+            "the log ends while 1 slots are held: the last row must have none",
         ),
-        (((0, 2, 0, 3, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "counts 3 holders for 2 slots"),
-        (((0, 2, 1, 2, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "ran 3 rows for 2 holders"),
-        (((0, 2, 0, 2, -1), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "has a negative entry"),
-        (((0, -1, 0, 2, 0), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)), "has a negative entry"),
+        (
+            ((0, 2, 0, 2, 2), (100, 1, 0, 1, 0), (100, 0, 2, 2, 0), (200, 0, 0, 0, 0)),
+            f"step 2 starts at {ns(100)} ns, not after step 1",
+        ),
+        (
+            ((0, 2, 0, 3, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)),
+            "step 0 counts 3 holders for 2 slots",
+        ),
+        (
+            ((0, 2, 1, 2, 2), (100, 2, 0, 2, 0), (200, 0, 0, 0, 0)),
+            "step 0 ran 3 rows for 2 holders of a slot",
+        ),
+        *(
+            (((0, 2, 0, 2, 2), row, (200, 0, 0, 0, 0)), "step 1 has a negative entry")
+            for row in (
+                (100, -1, 0, 2, 0),
+                (100, 0, -1, 2, 0),
+                (100, 0, 0, -1, 0),
+                (100, 0, 0, 2, -1),
+            )
+        ),
+        (((-1001, 0, 0, 0, 0), (0, 2, 0, 2, 2), (200, 0, 0, 0, 0)), "step 0 has a negative entry"),
     ],
 )
 def test_a_log_that_cannot_be_one_is_refused(rows: Sequence[Any], message: str) -> None:
-    assert any(message in text for text in messages(run_steps.STEP_LOG, with_steps(*rows)))
+    run = with_steps(*rows)
+    first = next(iter(run_steps.STEP_LOG.check(run)))
+    assert first.message == message
+    of_a_row = re.match("step ([01]) [^s]", message)
+    assert first.evidence == (str((run.steps or ())[int(of_a_row[1])]) if of_a_row else "")
+
+
+def test_rows_of_one_instant_are_wrong_for_that_alone() -> None:
+    run = with_steps((0, 2, 0, 2, 2), (100, 1, 0, 1, 0), (100, 0, 2, 2, 0), (200, 0, 0, 0, 0))
+    assert messages(run_steps.STEP_LOG, run) == [f"step 2 starts at {ns(100)} ns, not after step 1"]
 
 
 def test_a_log_that_disagrees_says_from_when_on_and_by_how_much() -> None:
@@ -75,6 +102,14 @@ def test_a_log_that_disagrees_says_from_when_on_and_by_how_much() -> None:
     assert f"disagree from {ns(100)} ns on" in flaw.message
     assert "the log adds up to 300000000 slot-ns, the holds to 400000000" in flaw.message
     assert flaw.evidence == f"instants at which they differ: {ns(100)} {ns(200)}"
+
+
+def test_of_the_instants_that_disagree_five_are_shown() -> None:
+    changes = ((0, 2), (10, 1), (20, 2), (30, 1), (40, 2), (50, 1), (60, 2), (200, 0))
+    run = with_steps(*((start, 0, 0, holders, 0) for start, holders in changes))
+    (flaw,) = run_steps.STEP_LOG.check(run)
+    shown = " ".join(str(ns(start)) for start in (10, 20, 30, 40, 50))
+    assert flaw.evidence == f"instants at which they differ: {shown}"
 
 
 def test_equal_sums_are_not_enough() -> None:
@@ -91,7 +126,9 @@ def test_a_log_without_holds_proves_nothing() -> None:
     run = concurrent()
     for number in range(4):
         run = edited(run, number, holds=None)
-    assert "tell no holds to hold it against" in messages(run_steps.STEP_LOG, run)[0]
+    assert messages(run_steps.STEP_LOG, run) == [
+        "there is a step log, and the requests tell no holds to hold it against"
+    ]
 
 
 def test_a_run_without_a_log_is_exempt() -> None:

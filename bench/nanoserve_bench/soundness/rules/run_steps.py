@@ -88,13 +88,11 @@ def _all_logs_agree(profile: Profile) -> Flags:
     )
     same = owner[1:] == owner[:-1]
     wrong = (start < 0) | (prefill < 0) | (decode < 0) | (holders < 0) | (waiting < 0)
-    # Both are at most `holders`, which is at most the slots, before they are added.
-    wrong |= (holders > profile.slots[owner]) | (prefill > holders) | (decode > holders - prefill)
+    wrong |= (holders > profile.slots[owner]) | (decode > holders - prefill)
     wrong[1:] |= same & (start[1:] <= start[:-1])
     wrong |= np.append(~same, np.ones(min(1, len(owner)), np.bool_)) & (holders != 0)
-    before = np.zeros(len(holders), np.int64)
-    before[1:] = np.where(same, holders[:-1], 0)
-    jumps = holders - before
+    jumps = holders.copy()
+    jumps[1:] -= np.where(same, holders[:-1], 0)
     told = trials.count(trials.known("holds_ns")) == trials.counts
     clear: Flags = profile.logged & told & (trials.counts > 0)
     clear[owner[wrong]] = False
@@ -113,10 +111,9 @@ def _disagreeing(profile: Profile, owner: Ints, start: Ints, jumps: Ints) -> Int
     trial, instant, left = trial[order], instant[order], np.cumsum(change[order])
     # One sum runs over all trials, so each is held against what was left before it.
     starts = np.flatnonzero(np.diff(trial, prepend=-1))
-    before = np.where(starts > 0, left[starts - 1], 0)
+    before = np.append(0, left)[starts]
     left = left - np.repeat(before, np.diff(np.append(starts, len(trial))))
-    last = np.diff(instant, append=-1) != 0
-    last |= np.diff(trial, append=-1) != 0
+    last = np.append((np.diff(instant) != 0) | (np.diff(trial) != 0), True)
     return np.unique(trial[last & (left != 0)])
 
 
