@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from nanoserve_bench.plan import VOCABULARY, Fact
+from nanoserve_bench.records import Hold
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.schema import token_digest
 from nanoserve_bench.soundness.rules import run_tokens
@@ -121,6 +122,35 @@ CASES: dict[str, tuple[str, Change]] = {
         together(launch("hf-generate", stamps=""), request(0, BASE, first_token_ns=None)),
     ),
     "steps-lost": ("RUN004", no_steps(engine(4))),
+    "steps-lost-with-tokens": ("RUN022", no_steps(engine(4))),
+    "slot-taken-between-steps": (
+        "RUN022",
+        request(2, holds_ns=lambda row: (Hold(row.holds_ns[0][0] + 1, row.holds_ns[0][1]),)),
+    ),
+    "slot-left-between-steps": (
+        "RUN022",
+        request(2, holds_ns=lambda row: (Hold(row.holds_ns[0][0], row.holds_ns[0][1] + 1),)),
+    ),
+    "first-token-between-steps": (
+        "RUN022",
+        request(2, first_token_ns=lambda row: row.first_token_ns + 1),
+    ),
+    "first-token-untold": ("RUN022", request(2, first_token_ns=None)),
+    "token-between-steps": (
+        "RUN022",
+        request(
+            2, token_ns=lambda row: (*row.token_ns[:-2], row.token_ns[-2] + 1, row.token_ns[-1])
+        ),
+    ),
+    "token-behind-the-log": (
+        "RUN022",
+        request(7, token_ns=lambda row: (*row.token_ns[:-1], row.token_ns[-1] + 1)),
+    ),
+    "two-tokens-of-one-row": (
+        "RUN022",
+        request(2, token_ns=lambda row: (row.token_ns[0], row.token_ns[0], *row.token_ns[2:])),
+    ),
+    "rows-for-what-was-discarded": ("RUN022", request(2, discarded_tokens=1)),
     "id-below-zero": ("RUN024", tokens(2, 5, 0, -1)),
     "id-below-zero-in-a-prompt": ("RUN024", tokens(2, 0, -1, -2, prompt=True)),
     "id-below-zero-in-a-warm-up-too": (

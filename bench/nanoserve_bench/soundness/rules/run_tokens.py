@@ -10,7 +10,6 @@ import numpy as np
 from nanoserve_bench.records import RunRecord
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
-from nanoserve_bench.tables import Ints
 from nanoserve_bench.trialset import TrialSet
 
 
@@ -40,27 +39,18 @@ def _flaws(trials: TrialSet, trial: Trial) -> Iterator[Flaw]:
             file="steps.csv",
         )
     holds, first = trials.requests.lists("holds_ns"), trials.requests.whole("first_token_ns")
-    stamps = trials.requests.lists("token_ns")
+    stamps = trials.requests.lists("token_ns").part(*own)
+    # Requests stand one behind the other: two tokens at one instant are of two, or in doubt.
     if not (
         first.full(*own)
         and np.isin(first.part(*own), starts).all()
         and np.isin(holds.part(*own), starts).all()
-        and _one_a_step(stamps.part(*own), starts)
+        and (starts[np.searchsorted(starts[:-1], stamps)] == stamps).all()
+        and np.diff(stamps).all()
     ):
         boundaries = frozenset(starts.tolist())
         for record in trial.run.records:
             yield from _request_flaws(record, boundaries)
-
-
-def _one_a_step(stamps: Ints, starts: Ints) -> bool:
-    """Whether every token surely stands at a bound, and no request has two in one step.
-
-    Requests stand one behind the other: two tokens at one instant are of two of them, or in doubt.
-    """
-    places = np.searchsorted(starts, stamps)
-    if len(stamps) and (not len(starts) or places.max() >= len(starts)):
-        return False
-    return bool((starts[places] == stamps).all() and (np.diff(stamps) != 0).all())
 
 
 def _request_flaws(record: RunRecord, boundaries: frozenset[int]) -> Iterator[Flaw]:
