@@ -6,6 +6,7 @@ What each case is expected to find stands in `places.csv` beside this file.
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from nanoserve_bench.records import Hold
 from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.schema import token_digest
 from nanoserve_bench.soundness.rules import run_tokens
+from nanoserve_bench.soundness.rules.run_ceiling import LEAST_SHARE
 from nanoserve_bench.soundness.rules.run_ids import MOST_IDS, vocabulary
 from support.asking import asked, findings, of, rows, without
 from support.rebuild import AGAIN, BASE, engine, replace
@@ -104,6 +106,17 @@ def no_steps(cell: str) -> Change:
     return lambda results: {"steps": tuple(row for row in results.steps if not of(cell)(row))}
 
 
+def ceilings(block: int = 3, **values: Any) -> Change:
+    """What one block measured, where all others measured 28 GB/s and 150 GFLOP/s."""
+    usual = {"read_bytes_per_s": 28e9, "matmul_flop_per_s": 150e9}
+    return lambda results: {
+        "ceilings": tuple(
+            replace(row, **{**usual, **(values if row.block == block else {})})
+            for row in results.ceilings
+        )
+    }
+
+
 CASES: dict[str, tuple[str, Change]] = {
     "counts": ("RUN007", request(2, output_tokens=17, prompt_tokens=5)),
     "stamps-unknown": (
@@ -151,6 +164,45 @@ CASES: dict[str, tuple[str, Change]] = {
         request(2, token_ns=lambda row: (row.token_ns[0], row.token_ns[0], *row.token_ns[2:])),
     ),
     "rows-for-what-was-discarded": ("RUN022", request(2, discarded_tokens=1)),
+    "ceiling-missing": (
+        "RUN018",
+        lambda results: {"ceilings": tuple(row for row in results.ceilings if row.block != 3)},
+    ),
+    "ceiling-a-tenth": ("RUN018", ceilings(read_bytes_per_s=LEAST_SHARE * 28e9)),
+    "ceiling-above-a-tenth": (
+        "RUN018",
+        ceilings(read_bytes_per_s=math.nextafter(LEAST_SHARE * 28e9, 28e9)),
+    ),
+    "ceiling-threefold": ("RUN018", ceilings(matmul_flop_per_s=450e9)),
+    "ceiling-above-threefold": (
+        "RUN018",
+        ceilings(matmul_flop_per_s=math.nextafter(450e9, math.inf)),
+    ),
+    "ceiling-over-half-of-the-weights": ("RUN018", ceilings(buffer_bytes=269_000_000)),
+    "ceiling-over-less": ("RUN018", ceilings(buffer_bytes=268_999_999)),
+    "bytes-untold": (
+        "RUN018",
+        together(launch(weight_bytes_per_step=None), ceilings(buffer_bytes=0)),
+    ),
+    "bytes-of-nothing": ("RUN018", launch(weight_bytes_per_step=0)),
+    "bytes-of-one": ("RUN018", launch(weight_bytes_per_step=1)),
+    "bytes-a-quarter": ("RUN018", launch(weight_bytes_per_step=134_500_000)),
+    "bytes-less-than-a-quarter": ("RUN018", launch(weight_bytes_per_step=134_499_999)),
+    "bytes-of-unnamed-weights": (
+        "RUN018",
+        launch("hf-generate", weight_bytes_per_step=1, weights=None),
+    ),
+    "bytes-of-declared-weights": (
+        "RUN018",
+        lambda results: {
+            "systems": rows(
+                rows(results.systems, lambda _: True, weights="declared:mine"),
+                lambda row: row.arm == "hf-generate",
+                weight_bytes_per_step=1,
+            )
+        },
+    ),
+    "ceiling-for-no-wall": ("RUN018", request(2, finished_ns=None)),
     "id-below-zero": ("RUN024", tokens(2, 5, 0, -1)),
     "id-below-zero-in-a-prompt": ("RUN024", tokens(2, 0, -1, -2, prompt=True)),
     "id-below-zero-in-a-warm-up-too": (
@@ -169,6 +221,86 @@ def test_a_finding_says_what_is_wrong_and_where(results: ResultSet, name: str, c
     expected = [(row["finding"], row["evidence"]) for row in EXPECTED if row["case"] == name]
     assert said(results, name) == expected
     assert all(finding.startswith(code) for finding, _ in expected)
+
+
+def at_the_ceiling(
+    results: ResultSet, read: float, multiply: float, **changes: Any
+) -> list[tuple[str, str | None]]:
+    """What is said of one trial of a device that does so much in every block.
+
+    A step reads 1.5 GB: 375 million weights.
+    """
+    systems = rows(results.systems, lambda _: True, weight_bytes_per_step=1_500_000_000)
+    measured = {
+        "read_bytes_per_s": read, "matmul_flop_per_s": multiply, "buffer_bytes": 10**10
+    }  # fmt: skip
+    ceilings = tuple(replace(row, **measured) for row in results.ceilings)
+    found = findings(results, "RUN018", systems=systems, ceilings=ceilings, **changes)
+    return [(one.message, one.request) for one in found if (one.block, one.cell) == (3, BASE)]
+
+
+@pytest.mark.parametrize(
+    ("wall_ns", "read", "multiply", "expected"),
+    [
+        (8_000_000_000, 16e9, 8e9, []),
+        (7_999_999_999, 16e9, 1e15, ["it reads weights at 24.0 GB/s {least} 16.0 GB/s"]),
+        (7_999_999_999, 1e15, 8e9, ["it multiplies at 12.0 GFLOP/s {least} 8.0 GFLOP/s"]),
+        (
+            7_983_367_983,
+            15_950_000_001.0,
+            1e15,
+            ["it reads weights at 24.1 GB/s {least} 16.0 GB/s"],
+        ),
+    ],
+)
+def test_a_run_does_half_as_much_again_as_the_best_that_was_seen_and_no_more(
+    results: ResultSet, wall_ns: int, read: float, multiply: float, expected: list[str]
+) -> None:
+    """Of 128 tokens, and as many steps."""
+    first = min(row.arrival_ns for row in results.requests if of(BASE)(row))
+    requests = rows(results.requests, of(BASE, request="r7"), finished_ns=first + wall_ns)
+    found = at_the_ceiling(results, read, multiply, requests=requests)
+    least = "at the very least, and the highest that the device was seen to do is"
+    assert [text for text, _ in found if text.startswith("it ")] == [
+        text.format(least=least) for text in expected
+    ]
+
+
+FIRST = "its first token after {} ns, in which the device reads the weights {} times at most"
+FOLLOWING = "what {}".format(FIRST.replace("its", "follows its"))
+
+
+@pytest.mark.parametrize(
+    ("first", "rest", "values", "message"),
+    [
+        (1_000_000, 15_000_000, {}, None),
+        (999_999, 15_000_000, {}, f"{FIRST.format(999_999, '1.00')}, and 1"),
+        (1_000_000, 14_999_999, {}, f"{FOLLOWING.format(14_999_999, '15.00')}, and 15"),
+        (1_000_000, 16_000_000, {"discarded_tokens": 1}, None),
+        (
+            1_000_000,
+            15_999_999,
+            {"discarded_tokens": 1},
+            f"{FOLLOWING.format(15_999_999, '16.00')}, and 16",
+        ),
+        (1_000_000, 1, {"holds_ns": None}, None),
+        (1, 1, {"first_token_ns": None}, None),
+        (1, 1, {"finished_ns": None}, None),
+    ],
+)
+def test_no_token_comes_sooner_than_the_weights_can_be_read(
+    results: ResultSet, first: int, rest: int, values: dict[str, Any], message: str | None
+) -> None:
+    """A step of this device takes a millisecond at least."""
+    stamps = {
+        "first_token_ns": lambda row: row.submitted_ns + first,
+        "finished_ns": lambda row: row.submitted_ns + first + rest,
+    }
+    requests = rows(results.requests, of(BASE, request="r2"), **{**stamps, **values})
+    found = at_the_ceiling(results, 1e12, 1e15, requests=requests)
+    said = [(text, request) for text, request in found if text.startswith("1 request(s)")]
+    whole = f"1 request(s), such as r2, have {message} are the least"
+    assert said == ([] if message is None else [(whole, "r2")])
 
 
 def test_every_finding_that_is_expected_has_a_case() -> None:
@@ -215,6 +347,7 @@ def test_the_requests_of_a_sound_log_are_not_looked_at_one_by_one(
 def test_the_size_of_the_vocabulary_is_the_least_whole_number_recorded(
     results: ResultSet, values: tuple[Any, ...], size: int | None
 ) -> None:
+    """Which RUN024 holds the ids against."""
     manifest = results.manifest
     for value in values:
         manifest = fact(value)(replace(results, manifest=manifest))["manifest"]

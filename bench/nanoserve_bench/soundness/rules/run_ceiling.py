@@ -126,7 +126,7 @@ def _unusable(trial: Trial, ceiling: Ceilings | None) -> Iterator[str]:
         (row.read_bytes_per_s, ceiling.usual_read, "GB/s"),
         (row.matmul_flop_per_s, ceiling.usual_multiply, "GFLOP/s"),
     ):
-        if not max(0.0, LEAST_SHARE * usual) < rate <= MOST_SPREAD * usual:
+        if not LEAST_SHARE * usual < rate <= MOST_SPREAD * usual:
             yield (
                 f"the ceiling of block {row.block} is {rate / 1e9:.4g} {unit}, and the median of "
                 f"the sweep {usual / 1e9:.4g} {unit}"
