@@ -112,6 +112,22 @@ def test_a_study_of_no_speedup_has_no_width_to_stop_at(results: ResultSet) -> No
     )
 
 
+def test_the_width_to_stop_at_is_known_of_every_speedup_or_of_none(results: ResultSet) -> None:
+    """STAT007 reads it: a rival's, another revision's, of two blocks that all carry a ratio."""
+
+    def width(kind: str, **changes: Any) -> float | None:
+        pairs = Evidence.of(replace(results, **changes)).pairs
+        return headline_half_width(
+            replace(pair, kind=kind) if pair.kind == "rival" else pair for pair in pairs
+        )
+
+    assert width("revision") == width("rival") is not None
+    assert width("self") is None
+    assert width("rival", **of_blocks(results, 1)) is None
+    assert width("rival", **of_blocks(results, 2)) is not None
+    assert width("rival", requests=rows(results.requests, of(BASE), finished_ns=None)) is None
+
+
 # STAT002: the order of a block, and of the blocks.
 
 
