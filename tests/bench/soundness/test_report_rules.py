@@ -229,3 +229,17 @@ def test_what_a_comparison_may_be_called(
         for text in expected
     ]
     assert found == [(message, "comparisons") for message in messages]
+
+
+@pytest.mark.parametrize("cell", [BASE, AGAIN])
+def test_nothing_is_compared_with_an_open_loop(results: ResultSet, cell: str) -> None:
+    (workload,) = results.plan.workloads
+    load = replace(workload, name="load", arrivals=Arrivals(process="poisson", rate_per_s=1.0))
+    cells = rows(results.plan.cells, lambda row: row.id == cell, workload="load")
+    comparisons = results.plan.comparisons[:1]
+    found = flaws(results, workloads=(workload, load), cells=cells, comparisons=comparisons)
+    message = (
+        f"{AGAIN} is compared in an open loop, where throughput is what was offered: it gives "
+        "latencies and no speedup"
+    )
+    assert [flaw for flaw in found if flaw[1] == "comparisons"] == [(message, "comparisons")]
