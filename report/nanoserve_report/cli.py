@@ -27,6 +27,8 @@ from nanoserve_report.scaffold import RESULTS, ScaffoldError, lay
 from nanoserve_report.study import Study, load
 
 MOST_LINES, MOST_PLACES = 20, 12
+MOST_BYTES = 255_000
+"""Of a generated page; the theme adds less than 45,000 to it, and a published page has 300,000."""
 DEFAULT_RESULTS, DEFAULT_DOCS = Path(RESULTS), Path("docs")
 EXIT_UNSOUND, EXIT_FAILED, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -75,7 +77,7 @@ def check(results: Path, docs: Path) -> None:
     """Regenerate everything in memory; fail on what is unsound, stale, missing or unlinked.
 
     Pages are compared with docs/results/ where that exists. Every link and anchor of the generated
-    pages has to lead somewhere, and every figure has to have its data.
+    pages has to lead somewhere, every figure has to have its data, and every page has to be small.
     """
     study, book = _compose(results, docs)  # everything is drawn, whatever an earlier build kept
     problems = [
@@ -89,6 +91,11 @@ def check(results: Path, docs: Path) -> None:
         if name.startswith(f"{ROOT}/figures/")
         and name.endswith(".svg")
         and len(book.files.get(f"{name[:-4]}.csv", b"").splitlines()) < 2
+    ]
+    problems += [
+        f"{name} has {len(content):,} bytes, and a page stays below {MOST_BYTES:,}"
+        for name, content in sorted(book.files.items())
+        if name.endswith(".md") and len(content) >= MOST_BYTES
     ]
     if (docs / "results").is_dir():
         problems += [f"{line}: run nanoserve-report build" for line in book.differences(docs)]

@@ -35,6 +35,7 @@ from nanoserve_report.study import Section, Study
 from nanoserve_report.sweeps import Folder, Sweep
 
 SPEEDUP, DOUBLING = "speedup", "doubling"
+NOT_MEASURED = "not measured in this version"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,7 +129,7 @@ class Version:
             codes = _refusals(section.lead, quantity)
             if codes is not None:
                 return Missing(reason=f"refused: {', '.join(codes)}", folder=section.lead.name)
-        return Missing(reason="not measured in this version")
+        return Missing(reason=NOT_MEASURED)
 
 
 @dataclass(frozen=True, kw_only=True)

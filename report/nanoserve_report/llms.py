@@ -94,7 +94,8 @@ def _raw(book: Book, study: Study) -> Iterator[str]:
         for name in sorted(book.files):
             stem, _, file = name.rpartition("/")
             if stem == own:
-                yield f"- [{folder.name}/{file}]({name}): {_ROWS.get(file, 'the plan or manifest')}"
+                what = "all of these, packed" if file.endswith(".zip") else "the plan or manifest"
+                yield f"- [{folder.name}/{file}]({name}): {_ROWS.get(file, what)}"
 
 
 def _figures(book: Book) -> Iterator[str]:

@@ -6,11 +6,15 @@ cell sorts by stands beside it only where its text does not say it.
 
 from __future__ import annotations
 
+import re
 from html import escape
 
 from markupsafe import Markup
 
 from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text
+
+_PLAIN = re.compile(r"-?[\d,]+(?:\.(\d+))?")
+"""A number as the script reads it: commas between thousands, and no unit."""
 
 
 def table(item: Table) -> Markup:
@@ -34,10 +38,12 @@ def table(item: Table) -> Markup:
         "</tr></thead>",
         "<tbody>",
     ]
-    for index, row in enumerate(item.rows):
-        lines.append('<tr class="ns-baseline">' if index in item.strong else "<tr>")
+    for index, (row, address) in enumerate(zip(item.rows, item.addresses, strict=True)):
+        name = f' id="{address}"' if address else ""
+        strong = ' class="ns-baseline"' if index in item.strong else ""
+        lines.append(f"<tr{name}{strong}>")
         lines += [
-            _cell(cell, width, label if item.prose else "", first=place == 0)
+            _cell(cell, width, label if item.prose else "", None if place else address)
             for place, (cell, width, label) in enumerate(item.spans(row))
         ]
         lines.append("</tr>")
@@ -52,12 +58,16 @@ def _head(column: Column) -> str:
     return f'<th scope="col"{numeric}>{label}{unit}</th>'
 
 
-def _cell(cell: Cell, width: int, label: str, *, first: bool) -> str:
-    name, scope = ("th", ' scope="row"') if first else ("td", "")
+def _cell(cell: Cell, width: int, label: str, address: str | None) -> str:
+    """A cell; the first one of a row has the row's address, which may be empty, and leads there."""
+    name, scope = ("td", "") if address is None else ("th", ' scope="row"')
     sort = "" if _says(cell) else f' data-sort="{_text(cell.sort)}"'
     label = f' data-label="{_text(label)}"' if label else ""
     span = f' colspan="{width}"' if width > 1 else ""
-    return f'<{name}{scope} class="{cell.css}"{sort}{label}{span}>{_content(cell)}</{name}>'
+    content = _content(cell)
+    if address and "<a " not in content:
+        content = f'<a class="ns-row" href="#{address}">{content}</a>'
+    return f'<{name}{scope} class="{cell.css}"{sort}{label}{span}>{content}</{name}>'
 
 
 def _says(cell: Cell) -> bool:
@@ -66,10 +76,11 @@ def _says(cell: Cell) -> bool:
         return False
     if isinstance(cell, Text):
         return bool(cell.text) and cell.text == cell.text.strip()
-    try:
-        return not cell.interval and float(_text(cell.text)) == cell.value
-    except ValueError:
+    found = _PLAIN.fullmatch(_text(cell.text))
+    if found is None or cell.interval:
         return False
+    printed, half = float(cell.text.replace(",", "")), 0.5 * 10.0 ** -len(found.group(1) or "")
+    return abs(printed - cell.value) <= half * (1 + 1e-9)
 
 
 def _content(cell: Cell) -> str:
@@ -80,8 +91,8 @@ def _content(cell: Cell) -> str:
     if isinstance(cell, Num):
         if not cell.interval:
             return _text(cell.text)
-        interval = f'<span class="ns-interval">{_text(cell.interval)}</span>'
-        return f'<span class="ns-point">{_text(cell.text)}</span> {interval}'
+        interval = f"<small>{_text(cell.interval)}</small>"
+        return f"{_text(cell.text)} {interval}"
     if cell.tone == "code" and not cell.href:
         return f"<code>{_text(cell.text)}</code>"
     return _link(_text(cell.text), cell.href)

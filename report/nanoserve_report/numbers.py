@@ -16,6 +16,7 @@ from nanoserve_bench.statistics import Estimate
 DASH = "\N{EM DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
 EN = "\N{EN DASH}"
+PERCENT = "\N{NO-BREAK SPACE}%"
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -73,13 +74,13 @@ def _shown(point: float, low: float, high: float, unit: str, places: int) -> Sho
 def percent(estimate: Estimate) -> Shown:
     """A share, in percent."""
     point, low, high = (100 * value for value in (estimate.point, estimate.low, estimate.high))
-    return _shown(point, low, high, "%", 1)
+    return _shown(point, low, high, PERCENT, 1)
 
 
 def simulated(share: Share) -> Shown:
     """A share of simulated studies, in percent, with its Monte Carlo interval."""
     low, high = share.interval
-    return _shown(100 * share.point, 100 * low, 100 * high, "%", 1)
+    return _shown(100 * share.point, 100 * low, 100 * high, PERCENT, 1)
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:

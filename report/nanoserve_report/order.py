@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nanoserve_report.setting import Setting
     from nanoserve_report.study import Section
 
 WORDS = (
@@ -14,6 +15,39 @@ WORDS = (
     "order."
 )
 """The rule, as the pages state it."""
+
+
+def current(sections: Iterable[Section]) -> dict[Setting, tuple[Section, ...]]:
+    """The settings that no newer one replaces, each with what it replaces, newest first.
+
+    A section replaces another of other code where all the cells of the other were planned again:
+    on the same machine, with the same threads, over the same baseline and with the same libraries.
+    What both came to has no part in it. The history has them side by side.
+    """
+    kept: list[Section] = []
+    replaced: dict[Setting, tuple[Section, ...]] = {}
+    for section in sorted(sections, key=lambda s: s.lead.folder.created_at, reverse=True):
+        by = next((other for other in kept if _replaces(other, section)), None)
+        if by is None:
+            kept.append(section)
+            replaced[section.setting] = ()
+        else:
+            replaced[by.setting] = (*replaced[by.setting], section)
+    return replaced
+
+
+def _replaces(newer: Section, older: Section) -> bool:
+    planned = [{cell.id for cell in section.lead.planned} for section in (newer, older)]
+    return _line(newer) == _line(older) and planned[1] <= planned[0]
+
+
+def _line(section: Section) -> tuple[object, ...]:
+    """What stays the same while the code changes: all but the versions of what is followed."""
+    setting, plan = section.setting, section.lead.plan
+    baseline = {arm.system for arm in plan.arms if arm.name == plan.headline_baseline}
+    followed = {arm.system for arm in plan.arms} - baseline
+    kept = tuple(v for v in setting.versions if v.partition(" ")[0] not in followed)
+    return (*setting.place, setting.threads, plan.headline_baseline, kept)
 
 
 def ordered(sections: Iterable[Section]) -> tuple[Section, ...]:

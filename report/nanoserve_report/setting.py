@@ -43,8 +43,17 @@ class Setting:
     @property
     def slug(self) -> str:
         """Names it in anchors and file names: what ran stands in it as a digest."""
+        return slug(f"{self.workload}-{self.model}-{self._ran}")
+
+    @property
+    def short(self) -> str:
+        """Names it in the addresses of rows, of which a page has hundreds."""
+        return slug(f"{self.workload}-{self._ran}")
+
+    @property
+    def _ran(self) -> str:
         ran = sha256(repr((self.machine, self.threads, self.versions, self.code)).encode())
-        return slug(f"{self.workload}-{self.model}-{ran.hexdigest()[:8]}")
+        return ran.hexdigest()[:8]
 
 
 def setting_of(plan: Plan, results: ResultSet, cells: Sequence[Cell]) -> Setting:

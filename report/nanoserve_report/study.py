@@ -57,11 +57,13 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class DevicePage:
-    """A device and dtype with everything measured on it."""
+    """A device and dtype with what was measured on it by the newest code."""
 
     device: str
     dtype: str
     sections: tuple[Section, ...]
+    replaced: Mapping[Setting, tuple[Section, ...]]
+    """By the setting of a section, those of earlier code that it replaces (see `order.current`)."""
 
     @property
     def slug(self) -> str:
@@ -129,10 +131,14 @@ class Study:
         for section in self.sections:
             grouped[section.setting.device, section.setting.dtype].append(section)
         keys = sorted(grouped, key=lambda key: (key[0] != "cpu", key))
-        return tuple(
-            DevicePage(device=device, dtype=dtype, sections=tuple(grouped[device, dtype]))
-            for device, dtype in keys
-        )
+        pages = []
+        for device, dtype in keys:
+            replaced = order.current(grouped[device, dtype])
+            shown = tuple(
+                section for section in grouped[device, dtype] if section.setting in replaced
+            )
+            pages.append(DevicePage(device=device, dtype=dtype, sections=shown, replaced=replaced))
+        return tuple(pages)
 
     @cached_property
     def skipped(self) -> tuple[SkippedDevice, ...]:

@@ -7,11 +7,13 @@ numeric attribute that a template could print.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from nanoserve_report.numbers import Shown
+from nanoserve_report.setting import slug
 
 SHORT = 22
 """Letters up to which words in a cell stay on one line, as `hf-generate, 1 slot` does."""
@@ -35,7 +37,7 @@ class Num:
     @property
     def sort(self) -> str:
         """What the column sorts by."""
-        return repr(self.value)
+        return f"{self.value:.9g}"
 
     @staticmethod
     def of(shown: Shown) -> Num:
@@ -56,8 +58,10 @@ class Text:
     def css(self) -> str:
         """Class of the table cell."""
         name = f"ns-{self.tone}" if self.tone else "ns-text"
+        if len(self.text) > SHORT:
+            return f"{name} ns-long"
         breaks = len(self.text.replace("-", " ").split()) > 1
-        return f"{name} ns-short" if breaks and len(self.text) <= SHORT else name
+        return f"{name} ns-short" if breaks else name
 
     @property
     def sort(self) -> str:
@@ -102,6 +106,7 @@ class Table:
 
     A `wrapped` table has long heads, which are broken over lines rather than scrolled away.
     A `prose` table holds sentences: on a narrow screen its rows are stacked, empty cells left out.
+    One with an `anchor` gives every row an address of its own, made of its `named` cells.
     """
 
     caption: str
@@ -111,6 +116,8 @@ class Table:
     sortable: bool = True
     prose: bool = False
     wrapped: bool = False
+    anchor: str = ""
+    named: tuple[int, ...] = (0, 1)
 
     def __post_init__(self) -> None:
         """Every row has a cell for every column."""
@@ -119,6 +126,25 @@ class Table:
                 raise ValueError(
                     f"table {self.caption!r}: {len(row)} cells for {len(self.columns)} columns"
                 )
+
+    def at(self, anchor: str) -> Table:
+        """The same table where every row has an address below this one."""
+        return replace(self, anchor=anchor)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The anchor of every row, each another; empty where the table has none."""
+        if not self.anchor:
+            return ("",) * len(self.rows)
+        seen: Counter[str] = Counter()
+        found = []
+        for row in self.rows:
+            named = (row[place] for place in self.named)
+            names = [cell.text for cell in named if not isinstance(cell, Hole)]
+            address = slug("-".join([self.anchor, *names]))
+            seen[address] += 1
+            found.append(address if seen[address] == 1 else f"{address}--{seen[address]}")
+        return tuple(found)
 
     def spans(self, row: tuple[Cell, ...]) -> list[tuple[Cell, int, str]]:
         """A row's cells with their width in columns and their head; equal holes become one."""

@@ -59,13 +59,22 @@ class Offer:
 
 
 def offers(study: Study) -> tuple[Offer, ...]:
-    """Every pair that may be chosen, the newest folder first."""
-    return tuple(
-        offer
+    """Every pair that may be chosen, in the order of the site (see `order`).
+
+    So the page opens on the sweep that leads the site, and there on the pair its plan names first.
+    The sweeps of a section stand together, newest first; then comes what is in no section, such as
+    noise that was recorded for its own sake, newest first.
+    """
+    sections = (section for page in study.devices for section in page.sections)
+    shown = [sweep for section in sections for sweep in reversed(section.sweeps)]
+    placed = {(sweep.name, sweep.setting) for sweep in shown}
+    rest = [
+        sweep
         for folder in reversed(study.folders)
         for sweep in folder.sweeps
-        for offer in _of_sweep(sweep)
-    )
+        if (sweep.name, sweep.setting) not in placed
+    ]
+    return tuple(offer for sweep in (*shown, *rest) for offer in _of_sweep(sweep))
 
 
 def _of_sweep(sweep: Sweep) -> Iterator[Offer]:

@@ -138,7 +138,9 @@ def reach(sections: Sequence[Section]) -> str:
                 for item in sweep.sound_marginals
                 if item.lower.arm == arm and item.verdict.value == "worth it"
             ]
+            measured = max(m.upper.slots for m in sweep.marginals if m.lower.arm == arm)
             said = f"up to {slots(max(worth))}" if worth else "none"
+            said += ", the most measured," if measured in worth else ""
             said += f" on {section.setting.workload} ({numbers.count(requests, 'request')})"
             arms = arms_of.setdefault(said, [])
             if arm not in {*arms, *again}:
@@ -161,7 +163,8 @@ def knee(sweep: Sweep, arm: str) -> str:
         return f"No doubling of {arm}'s slots has a sound measurement."
     worth = by_word.pop("worth it", [])
     if worth and not by_word:
-        return f"Every doubling measured was worth it, up to {slots(mine[-1].upper.slots)}."
+        most = slots(mine[-1].upper.slots)
+        return f"Every doubling measured was worth it, up to {most}; the knee lies beyond."
     first = (
         f"The last doubling worth it is {worth[-1]} slots"
         if worth
@@ -174,19 +177,42 @@ def knee(sweep: Sweep, arm: str) -> str:
     return f"{'; '.join([first, *rest])}."
 
 
+VERBS = {
+    "faster": ("is faster than", "are faster than"),
+    "slower": ("is slower than", "are slower than"),
+    "no difference": ("does not differ from", "do not differ from"),
+    "undecided": ("cannot be told apart from", "cannot be told apart from"),
+}
+"""What a verdict says of one candidate, and of several."""
+
+
 def one_slot(sweep: Sweep, pair: SoundComparison) -> str:
     """What one slot is worth against a baseline, absolutes beside the ratio."""
     ratio = numbers.ratio(pair.speedup)
-    verb = {
-        "faster": "is faster than",
-        "slower": "is slower than",
-        "no difference": "does not differ from",
-        "undecided": "cannot be told apart from",
-    }[pair.verdict]
     return (
-        f"At one slot, with no batching in the picture, {pair.candidate.arm} {verb} "
-        f"{pair.baseline.arm}: {ratio.words}{absolutes(sweep, pair)}."
+        f"At one slot, with no batching in the picture, {pair.candidate.arm} "
+        f"{VERBS[pair.verdict][0]} {pair.baseline.arm}: {ratio.words}{absolutes(sweep, pair)}."
     )
+
+
+def standing(sweep: Sweep) -> str:
+    """Where the candidates stand against the headline baseline at the fewest slots; may be empty.
+
+    What leads a sweep in which no slots were doubled.
+    """
+    pairs = [p for p in sweep.sound_rivals if p.baseline.arm == baseline_words(sweep)]
+    if not pairs:
+        return ""
+    fewest = min(pair.candidate.slots for pair in pairs)
+    arms_of: dict[str, list[str]] = {}
+    for pair in pairs:
+        if pair.candidate.slots == fewest:
+            arms_of.setdefault(pair.verdict, []).append(pair.candidate.arm)
+    said = [
+        f"{numbers.enumerate_words(arms)} {VERBS[verdict][len(arms) > 1]} {baseline_words(sweep)}"
+        for verdict, arms in arms_of.items()
+    ]
+    return f"at {slots(fewest)} {'; '.join(said)}"
 
 
 def refused(sweep: Sweep) -> str:

@@ -75,8 +75,8 @@ def test_the_page_shows_every_rate_with_its_error(record: Calibration, book: Boo
     for row in record.outcomes:
         for count in (row.faster, row.bare_faster, row.held, row.slot_held):
             shown = numbers.simulated(row.share(count))
-            assert f">{shown.point}%</span>" in text
-            assert f">{shown.interval}</span>" in text
+            assert f">{shown.point}{numbers.PERCENT} <small>" in text
+            assert f">{shown.interval}</small>" in text
     for interval in record.intervals:
         assert interval.method in text
     for item in record.inputs:
@@ -149,7 +149,7 @@ def test_targets_met_and_missed_are_told_apart(record: Calibration) -> None:
     assert words.startswith(
         "1 of the 8 kinds of study that the targets are put to miss one: 8 blocks, drawn one by one"
     )
-    assert "held 90.0%" in words
+    assert "held 90.0\N{NO-BREAK SPACE}%" in words
 
 
 def test_the_lead_names_what_is_not_judged_and_how_little_is_found(record: Calibration) -> None:
@@ -236,3 +236,19 @@ def test_a_changed_input_makes_it_stale(root: Path, record: Calibration, tmp_pat
     assert isinstance(item, RefusedCalibration)
     assert "is another one now" in item.problems[0]
     assert not found.ok
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (
+            "hf-generate/cpu/float32/1/day44x32@462b9f3a",
+            "hf-generate, 1 slot, day44x32, cpu float32",
+        ),
+        ("nanoserve/cpu/float32/8/day44@0", "nanoserve, 8 slots, day44, cpu float32"),
+        ("something else", "something else"),
+        ("a/b/c/d/e", "a/b/c/d/e"),
+    ],
+)
+def test_what_was_left_out_is_named_like_the_rest(name: str, words: str) -> None:
+    assert tables.left_words(name) == words

@@ -12,7 +12,7 @@ def test_the_rule_and_every_other_sweep_stand_in_the_same_sentence(
     three: Study, three_book: Book
 ) -> None:
     oldest, middle, newest = (folder.name for folder in three.folders)
-    found = choice.of(three.sections[0], three_book.linker("results/index.md"))
+    found = choice.of(three.devices[0], three.sections[0], three_book.linker("results/index.md"))
     assert found["shown"]["name"] == newest
     assert [other["name"] for other in found["others"]] == [middle, oldest]
     for page in ("results/index.md", "results/devices/cpu-float32.md"):
@@ -33,7 +33,7 @@ def test_the_range_runs_from_the_lowest_to_the_highest_sweep(three: Study) -> No
 
 
 def test_one_sweep_has_no_range_and_no_others(one: Study, one_book: Book) -> None:
-    found = choice.of(one.sections[0], one_book.linker("results/index.md"))
+    found = choice.of(one.devices[0], one.sections[0], one_book.linker("results/index.md"))
     assert found["rule"] == "the only one of this setting"
     assert not found["others"]
     assert not found["ranges"]

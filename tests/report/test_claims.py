@@ -114,7 +114,10 @@ def test_the_first_row_more_is_judged_by_the_shares_of_both_ceilings(one: Study)
         claim = next(c for c in claims.judge(study) if c.name == name)
         assert claim.word == word
         if word == "refuted":
-            assert "80.0% (75.0\N{EN DASH}85.0) of the read bandwidth" in claim.finding
+            assert (
+                "80.0\N{NO-BREAK SPACE}% (75.0\N{EN DASH}85.0) of the read bandwidth"
+                in claim.finding
+            )
 
 
 def test_an_engine_that_repeats_within_3_percent_is_seen_over_three_sweeps(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nanoserve_report import cli
 from nanoserve_report.cli import main
 
 
@@ -34,6 +35,11 @@ def test_a_sound_study_builds_and_checks(capsys, monkeypatch, one_root: Path, do
     assert "files written" in out
     code, out, err = run(capsys, monkeypatch, "check", one_root, "--docs", docs)
     assert (code, err) == (0, "")
+    monkeypatch.setattr(cli, "MOST_BYTES", 5000)
+    code, _, err = run(capsys, monkeypatch, "check", one_root, "--docs", docs)
+    assert code == 1
+    assert "results/index.md has " in err
+    assert "a page stays below 5,000" in err
 
 
 def test_a_refusal_exits_1_and_says_what_to_do_first(
@@ -75,7 +81,7 @@ def test_what_is_half_there_is_left_out_in_a_line_each(
     assert lines[2].endswith(": is missing")
     assert lines[3].startswith("First: Remove it, or measure. (empty, ")
     assert lines[4] == "`nanoserve-bench explain REP001` says why."
-    assert "The last doubling worth it" in (docs / "results/index.md").read_text("utf-8")
+    assert "the last doubling worth it" in (docs / "results/index.md").read_text("utf-8")
 
 
 def test_an_acknowledged_refusal_exits_0_and_stays_a_hole(

@@ -14,10 +14,13 @@ from nanoserve_report import history
 from nanoserve_report.book import Book
 from nanoserve_report.figures import history as figure
 from nanoserve_report.history import SPEEDUP, Missing, Quantity, Sound, tracks
+from nanoserve_report.links import Linker
 from nanoserve_report.pages import history as page
 from nanoserve_report.retractions import Retraction
 from nanoserve_report.study import Study
 from nanoserve_report.sweeps import Folder
+from nanoserve_report.tables import Text
+from nanoserve_report.views import history as views
 
 FOUR = Quantity(kind=SPEEDUP, arm="nanoserve", slots=4)
 A, B, C = ("a" * 40, "b" * 40, "c" * 40)
@@ -171,8 +174,9 @@ def test_the_page_of_one_version_has_nothing_to_judge(one_book: Book) -> None:
 def test_the_sentence_is_made_of_the_verdicts(three: Study) -> None:
     (track,) = tracks(versions(three, A, B, C))
     said = page.sentence(track)
-    assert said.startswith("3 versions were measured here. From bbbbbbb to ccccccc, over the basel")
-    assert "slower: nanoserve, 1 slot; nanoserve, 2 slots" in said
+    assert said.startswith("3 versions were measured here. What changed from bbbbbbb to ccccccc")
+    assert "slower for nanoserve at 1 slot, nanoserve at 2 slots" in said
+    assert ". n" not in said
 
 
 def test_what_other_arms_ran_beside_it_makes_no_other_version(three: Study) -> None:
@@ -193,3 +197,42 @@ def test_two_tracks_of_one_device_and_workload_are_told_apart_in_words(three: St
     names = [page.name_of(track, found) for track in found]
     assert len(set(names)) == len(names) == 2
     assert any("machine other" in name for name in names)
+
+
+def test_every_change_that_left_the_noise_is_listed_and_nothing_else(three: Study) -> None:
+    study = versions(three, A, B, C)
+    (track,) = tracks(study)
+    table = views.judged([("the track", "here", track)], Linker(page="results/history.md"))
+    assert table is not None
+    speedups = [q for q in track.quantities if q.kind == SPEEDUP]
+    assert [row[-1].text.split("\N{NO-BREAK SPACE}")[-1] for row in table] == (
+        ["slower"] * len(speedups) + ["faster"] * len(speedups)
+    )
+    assert {row[1].href for row in table} == {"#here"}
+    assert table.rows[0][2] == Text(text="bbbbbbb")
+    assert table.rows[0][3].text == "ccccccc"
+    same = tracks(versions(three, A, A, A))
+    assert (
+        views.judged([("t", "a", one) for one in same], Linker(page="results/history.md")) is None
+    )
+
+
+def test_what_one_version_alone_has_is_in_no_figure(three: Study) -> None:
+    (track,) = tracks(versions(three, A, B, C))
+    everything = [q for q in track.quantities if q.kind == SPEEDUP]
+    assert figure.followed(track, SPEEDUP) == everything
+    newest = track.versions[-1]
+    alone = dataclasses.replace(everything[0], slots=64)
+    newest.figures  # noqa: B018 - computed before it is added to
+    newest.__dict__["figures"] = {**newest.figures, alone: newest.figures[everything[0]]}
+    track.__dict__.pop("quantities")
+    assert alone in track.quantities
+    assert alone not in figure.followed(track, SPEEDUP)
+
+
+def test_a_third_track_does_not_hide_what_tells_the_other_two_apart(three: Study) -> None:
+    (track,) = tracks(versions(three, A, A, A))
+    library = dataclasses.replace(track, kept=("torch 9",))
+    machine = dataclasses.replace(track.setting, machine="sha256:other")
+    found = [track, library, dataclasses.replace(track, setting=machine)]
+    assert len({page.name_of(one, found) for one in found}) == len(found)

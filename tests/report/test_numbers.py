@@ -59,7 +59,11 @@ def test_a_ratio_has_two_decimals_where_they_say_something(point: float, text: s
 
 def test_a_share_is_printed_in_percent() -> None:
     shown = numbers.percent(estimate(0.7777, 0.77, 0.78))
-    assert (shown.point, shown.unit, shown.interval) == ("77.8", "%", "77.0\N{EN DASH}78.0")
+    assert (shown.point, shown.unit, shown.interval) == (
+        "77.8",
+        "\N{NO-BREAK SPACE}%",
+        "77.0\N{EN DASH}78.0",
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from nanoserve_bench.perf.files import write_profile, write_run
 from nanoserve_bench.perf.profile import SCHEMA_VERSION, Profile, ProfileRow
 from nanoserve_bench.perf.records import Hole, PrefixDigest
+from nanoserve_bench.soak.cases import Case
 from nanoserve_bench.soak.records import CaseRow, Soak, write_soak
 from nanoserve_report.book import Book
 from nanoserve_report.own import read
@@ -217,3 +218,18 @@ def test_without_records_the_page_says_how_to_get_them(tmp_path: Path) -> None:
     assert "Nothing of the engine itself was measured here so far." in text
     write_soak(tmp_path / "soak" / "a", soak(finding="identical", bugs=0))
     assert "Whether the tokens stay the reference&#39;s under hostile settings." in page(tmp_path)
+
+
+def test_one_slot_is_no_slots_in_records_of_any_age(tmp_path: Path) -> None:
+    record = soak(finding="identical", bugs=0)
+    (case,) = record.cases
+    cases = tuple(
+        dataclasses.replace(case, case=f"slots-{n}", settings=f"{n} slots, kernel auto")
+        for n in (1, 11)
+    )
+    write_soak(tmp_path / "soak" / "a", dataclasses.replace(record, cases=cases))
+    text = page(tmp_path)
+    assert ">1 slot, kernel auto<" in text
+    assert ">11 slots, kernel auto<" in text
+    assert Case(name="one", slots=1).settings().startswith("1 slot, ")
+    assert Case(name="two", slots=2).settings().startswith("2 slots, ")

@@ -15,13 +15,16 @@ from nanoserve_bench.plan import SkippedArm
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import RULES
 from nanoserve_bench.soundness.kills import Attack, KillTable, kill_table
-from nanoserve_report import numbers
+from nanoserve_report import numbers, wording
 from nanoserve_report.book import Book
-from nanoserve_report.pages import compose
+from nanoserve_report.pages import compose, parts
 from nanoserve_report.pages.kills import lead
+from nanoserve_report.setting import slug
 from nanoserve_report.study import Study, load
+from nanoserve_report.views import folder as folder_tables
 from nanoserve_report.views import kills
-from support.report_studies import BASELINE_CELL, REFUSED_CELL, said, sweep, write
+from support.report_studies import BASELINE_CELL, REFUSED_CELL, ladder, said, sweep, write
+from support.sound import DAY44
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 ALWAYS = (
@@ -94,7 +97,10 @@ def test_the_navigation_names_only_pages_that_are_always_written() -> None:
 
 def test_the_overview_leads_with_the_shape(one: Study, one_book: Book) -> None:
     text = page(one_book, "results/index.md")
-    assert "The last doubling worth it is 2 to 4 slots; 4 to 8 is not worth it." in text
+    assert (
+        "day44, nanoserve: the last doubling worth it is 2 to 4 slots; 4 to 8 is not worth it<"
+        in text
+    )
     first = one.sections[0].lead.sound_marginals[0]
     shown = numbers.ratio(first.product)
     assert text.index(f"{shown.point}{shown.unit}") < text.index("The largest ratio to")
@@ -107,8 +113,8 @@ def test_absolutes_stand_beside_the_ratio(one: Study, one_book: Book) -> None:
     text = page(one_book, "results/devices/cpu-float32.md")
     for cell in cells.values():
         shown = numbers.shown(cell.throughput)
-        assert f">{shown.point}</span>" in text
-        assert f">{shown.interval}</span>" in text
+        assert f">{shown.point} <small>" in text
+        assert f">{shown.interval}</small>" in text
     assert "vs hf-generate" in text
 
 
@@ -291,3 +297,90 @@ def test_figures_have_their_data_one_click_away(one_book: Book) -> None:
     text = page(one_book, "results/devices/cpu-float32.md")
     assert text.count("Data (CSV)") == text.count("<img ")
     assert all(len(alt) > 60 for alt in re.findall(r'<img [^>]*alt="([^"]*)"', text))
+
+
+@pytest.mark.parametrize("book_name", ["one_book", "three_book", "refused_book"])
+def test_every_address_of_a_page_is_there_once(
+    book_name: str, request: pytest.FixtureRequest
+) -> None:
+    """Rows have addresses; two of one name would lead a reader to the wrong number."""
+    book = request.getfixturevalue(book_name)
+    rows = 0
+    for name, content in book.files.items():
+        if not name.endswith(".md"):
+            continue
+        text = content.decode()
+        found = re.findall(r' id="([^"]+)"|\{#([^}]+)\}', text)
+        names = [first or second for first, second in found]
+        assert len(set(names)) == len(names), name
+        linked = re.findall(r'<a class="ns-row" href="#([^"]+)"', text)
+        assert set(linked) <= set(names), name
+        rows += len(linked)
+    assert rows > 30
+
+
+def test_a_row_of_a_run_is_found_by_its_cell(one: Study, one_book: Book) -> None:
+    text = one_book.files[f"results/runs/{slug(one.folders[0].name)}.md"].decode()
+    for address in (
+        "cpu-float32-day44-throughput-nanoserve-8",
+        "cpu-float32-day44-doublings-nanoserve-4-8",
+        "cpu-float32-day44-factors-nanoserve-8-slots-hf-generate-1-slot",
+    ):
+        assert f'<tr id="{address}">' in text
+
+
+def test_the_versions_stand_where_the_numbers_do(one: Study, one_book: Book) -> None:
+    for name in ("results/index.md", "results/devices/cpu-float32.md"):
+        text = page(one_book, name)
+        assert "Versions: hf-generate 5.24.0, nanoserve 0.1.0" in text
+        assert ", measured at revision 0123456." in text
+
+
+def test_a_sweep_without_doublings_is_headed_by_what_it_found(tmp_path: Path) -> None:
+    alone = dataclasses.replace(DAY44, slots=(1,))
+    (section,) = load(write(tmp_path, sweep(workload=alone))).sections
+    said = parts.headline(section.lead)
+    assert said == "day44: at 1 slot nanoserve is faster than hf-generate"
+    assert wording.standing(dataclasses.replace(section.lead, planned=())) == ""
+
+
+def test_a_table_says_how_much_of_it_is_left_out(
+    one: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder,) = one.folders
+    whole = folder_tables.contention(folder)
+    monkeypatch.setattr(folder_tables, "MOST_CONTENTION", 5)
+    cut = folder_tables.contention(folder)
+    assert whole is not None
+    assert cut is not None
+    assert cut.rows == whole.rows[:5]
+    assert "raw files" not in whole.caption
+    assert (
+        cut.caption
+        == f"{whole.caption}: 5 of {len(whole.rows)}; the others are in the raw files below"
+    )
+
+
+def test_a_device_with_many_cells_has_pages_for_what_does_not_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = sweep(1)
+    plain.plan = dataclasses.replace(plain.plan, created_at="2025-02-01T00:00:00+00:00")
+    study = load(write(tmp_path, ladder(), plain))
+    (device,) = study.devices
+    first, second = device.sections
+    whole = compose(study).files["results/devices/cpu-float32.md"].decode()
+    assert f'id="{second.setting.short}-split-' in whole
+    monkeypatch.setattr(parts, "MOST_CELLS", 1)
+    book = compose(study)
+    assert book.broken_links(REPOSITORY / "docs") == ()
+    both = page(book, "results/devices/cpu-float32.md")
+    own = page(book, f"results/devices/cpu-float32/{second.slug}.md")
+    assert f"results/devices/cpu-float32/{first.slug}.md" not in book.files
+    for text, has in ((both, False), (own, True)):
+        assert f'id="{second.setting.short}-throughput-nanoserve-8"' in text
+        assert (f'id="{second.setting.short}-split-nanoserve-8"' in text) == has
+    assert f'id="{first.setting.short}-split-nanoserve-8"' in both
+    assert first.setting.short not in own
+    assert f'href="{second.slug}/">All numbers and figures of' in both
+    assert f"devices/cpu-float32/{second.slug}/#{second.slug}" in page(book, "results/index.md")

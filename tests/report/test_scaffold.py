@@ -77,7 +77,7 @@ def test_a_site_from_nothing(capsys, monkeypatch, repository: Path, one_root: Pa
     assert "my: *engine* #1" in home
     assert "results/assets/site." in home
     shown = (repository / "site/results/index.html").read_text("utf-8")
-    assert "The last doubling worth it is 2 to 4 slots" in shown
+    assert "the last doubling worth it is 2 to 4 slots" in shown
     for name in re.findall(r'(?:href|src)="\.\./([^":#]+\.(?:css|js))"', shown):
         assert (repository / "site" / name).is_file(), name
     assert run(capsys, monkeypatch, "check")[0] == 0

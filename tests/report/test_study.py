@@ -9,10 +9,11 @@ import pytest
 
 from nanoserve_bench.plan import Fact, SkippedDevice
 from nanoserve_bench.soundness import judge_path
-from nanoserve_report.pages import compose, parts
+from nanoserve_report.pages import compose, overview, parts
 from nanoserve_report.setting import slug
 from nanoserve_report.study import Study, StudyError, load
 from nanoserve_report.sweeps import Folder, Status
+from support import sound
 from support.report_studies import (
     BASELINES_MS,
     REFUSED_CELL,
@@ -146,7 +147,7 @@ def test_what_ran_otherwise_is_another_setting(tmp_path: Path, change, words: st
     newer, older = study.sections
     assert newer.lead.name == other.plan.run_id, "the newest first"
     assert newer.slug != older.slug
-    (page,) = study.devices
+    page = dataclasses.replace(study.devices[0], sections=study.sections)
     names = [parts.section_name(section, page) for section in page.sections]
     assert words in names[0]
     assert names[0] != names[1]
@@ -159,7 +160,51 @@ def test_a_rival_tells_a_section_apart_without_all_that_it_brings_along(tmp_path
     study = load(write(tmp_path, ladder(), plain))
     (page,) = study.devices
     names = [parts.section_name(section, page) for section in page.sections]
-    assert sorted(names) == ["day44", "day44, hf-static 1.0, strong 1.0"]
+    assert sorted(names) == ["day44", "day44, hf-static, strong"]
+
+
+@pytest.mark.parametrize(
+    ("change", "slots", "shown"),
+    [
+        (revision, (1, 2, 4, 8), 1),
+        (sources, (1, 2, 4, 8), 1),
+        (revision, (1, 2), 2),
+        (libraries, (1, 2, 4, 8), 2),
+        (threads, (1, 2, 4, 8), 2),
+        (version, (1, 2, 4, 8), 2),
+    ],
+)
+def test_newer_code_takes_the_place_of_older_where_all_its_cells_were_planned_again(
+    tmp_path: Path, change, slots: tuple[int, ...], shown: int
+) -> None:
+    """A page with every version that there ever was would say the same thing over and over."""
+    other = sweep(1, workload=dataclasses.replace(sound.DAY44, slots=slots))
+    other.plan = dataclasses.replace(other.plan, created_at="2026-02-01T00:00:00+00:00")
+    change(other)
+    study = load(write(tmp_path, sweep(0), other))
+    (page,) = study.devices
+    assert len(study.sections) == 2
+    newer, older = study.sections
+    assert len(page.sections) == shown
+    assert page.replaced[newer.setting] == ((older,) if shown == 1 else ())
+    if shown == 1:
+        assert page.sections == (newer,)
+        text = compose(study).files["results/devices/cpu-float32.md"].decode()
+        assert "measured with 1 earlier version: <a href" in text
+        assert older.slug not in text
+
+
+def test_an_earlier_version_still_says_whether_it_reproduced(tmp_path: Path) -> None:
+    other = sweep(2)
+    other.plan = dataclasses.replace(other.plan, created_at="2026-02-01T00:00:00+00:00")
+    revision(other)
+    study = load(write(tmp_path, sweep(0), sweep(1), other))
+    (page,) = study.devices
+    (newest,) = page.sections
+    assert [sweep_.name for sweep_ in newest.sweeps] == [other.plan.run_id]
+    tried = overview.most_swept(page, newest)
+    assert tried is page.replaced[newest.setting][0]
+    assert parts.section_name(tried, page) == "day44, revision 0123456"
 
 
 def test_two_commits_of_the_same_sources_are_one_setting(tmp_path: Path) -> None:

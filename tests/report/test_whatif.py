@@ -13,6 +13,7 @@ from nanoserve_report.book import Book
 from nanoserve_report.pages import compose
 from nanoserve_report.study import Study, load
 from support.report_studies import sweep, write
+from support.sound import DAY44
 
 
 def rows(book: Book, name: str) -> list[dict[str, str]]:
@@ -64,3 +65,20 @@ def test_pairs_whose_slots_mean_two_things_are_told_apart(one: Study, tmp_path: 
         found = list(csv.DictReader(io.StringIO(text)))
         assert {row["kind"] for row in found if row["slots_alike"] == "0"} == told_apart
         assert {row["kind"] for row in found if row["slots_alike"] == "1"} >= {"self", "doubling"}
+
+
+def test_the_page_opens_on_what_leads_the_site_and_not_on_the_newest_folder(
+    tmp_path: Path,
+) -> None:
+    """A day's last sweep, of one slot alone, would say nothing of what doublings are worth."""
+    alone = sweep(2, workload=dataclasses.replace(DAY44, slots=(1,)))
+    alone.edit("systems", lambda row: dataclasses.replace(row, threads=1))
+    study = load(write(tmp_path, sweep(0), sweep(1), alone))
+    assert study.folders[-1].name == alone.plan.run_id
+    found = whatif.offers(study)
+    runs = list(dict.fromkeys(offer.sweep.name for offer in found))
+    assert runs == [sweep(i).plan.run_id for i in (1, 0, 2)]
+    assert (found[0].candidate.arm, found[0].candidate.slots) == ("nanoserve", 1)
+    assert len(found) == sum(
+        len(list(whatif._of_sweep(s))) for f in study.folders for s in f.sweeps
+    )

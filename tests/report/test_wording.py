@@ -34,7 +34,10 @@ def test_an_arm_without_doublings_says_so(one: Study) -> None:
 @pytest.mark.parametrize(
     ("engine_ms", "words"),
     [
-        (lambda rows: 40.0, "Every doubling measured was worth it, up to 8 slots."),
+        (
+            lambda rows: 40.0,
+            "Every doubling measured was worth it, up to 8 slots; the knee lies beyond.",
+        ),
         (
             lambda rows: 40.0 * rows * 1.1 ** (rows > 1),
             (

@@ -39,7 +39,7 @@ EVERY_PAIR = """async () => {
         const printed = { caption: place.querySelector("caption").textContent };
         for (const row of place.querySelectorAll("[data-figure]")) {
           printed[row.dataset.figure] =
-            [...row.querySelectorAll("span")].map((span) => span.textContent);
+            [...row.querySelectorAll("td > *")].map((span) => span.textContent);
         }
         found[[s, c, b].join(" | ")] = printed;
       }

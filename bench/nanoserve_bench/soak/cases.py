@@ -51,7 +51,8 @@ class Case:
         Args:
             pool_tokens: How large the tight pool is, once that is known.
         """
-        words = [f"{self.slots} slots", f"kernel {self.kernel}", f"blocks of {self.block_size}"]
+        slots = "1 slot" if self.slots == 1 else f"{self.slots} slots"
+        words = [slots, f"kernel {self.kernel}", f"blocks of {self.block_size}"]
         if self.max_batch_tokens is not None:
             words.append(f"{self.max_batch_tokens} tokens a step")
         if self.tight_pool:

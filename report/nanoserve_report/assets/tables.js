@@ -14,7 +14,7 @@
     const cell = cellAt(row, column);
     const text = cell === null ? "" : cell.dataset.sort ?? cell.textContent.trim();
     if (text === "") return null;
-    const number = Number(text);
+    const number = Number(/^-?[\d,]+(\.\d+)?$/.test(text) ? text.replaceAll(",", "") : text);
     return Number.isNaN(number) ? text : number;
   };
 

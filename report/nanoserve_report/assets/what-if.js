@@ -132,8 +132,7 @@
     const row = (id, label, [point, interval]) => {
       const line = make("tr", "", { "data-figure": id });
       const cell = make("td", "", { class: "ns-num" });
-      cell.append(make("span", point, { class: "ns-point" }),
-        make("span", interval, { class: "ns-interval" }));
+      cell.append(make("span", point), make("small", interval));
       line.append(make("th", label, { scope: "row" }), cell);
       return line;
     };

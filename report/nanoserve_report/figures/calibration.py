@@ -118,16 +118,16 @@ def _share_axis(axes: Axes, drawn: Sequence[Mark], quantity: str) -> None:
     ends = [end for mark in drawn for end in mark.share.interval]
     if quantity == HELD:
         low, high = min([*ends, LEAST_HELD]) - 0.005, 1.0
-        style.reference_line(axes, LEAST_HELD, f"{100 * LEAST_HELD:g}%")
-        style.reference_line(axes, MOST_HELD, f"{100 * MOST_HELD:g}%")
+        style.reference_line(axes, LEAST_HELD, f"{100 * LEAST_HELD:g} %")
+        style.reference_line(axes, MOST_HELD, f"{100 * MOST_HELD:g} %")
     elif quantity == CALLED:
         low, high = 0.0, max([*ends, MOST_FALSE]) * 1.08
-        style.reference_line(axes, MOST_FALSE, f"at most {100 * MOST_FALSE:g}%")
+        style.reference_line(axes, MOST_FALSE, f"at most {100 * MOST_FALSE:g} %")
     else:
         low, high = 0.0, 1.0
     axes.set_xlim(low, high)
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}%"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g} %"))
     axes.grid(axis="x", color=style.GRID.sentinel, linewidth=0.7)
     axes.set_axisbelow(True)
 

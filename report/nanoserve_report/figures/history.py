@@ -12,7 +12,15 @@ from matplotlib.axes import Axes
 from nanoserve_report import numbers, wording
 from nanoserve_report.figures import style
 from nanoserve_report.figures.drawing import Drawing, Value
-from nanoserve_report.history import DOUBLING, SPEEDUP, Missing, Quantity, Sound, Track
+from nanoserve_report.history import (
+    DOUBLING,
+    NOT_MEASURED,
+    SPEEDUP,
+    Missing,
+    Quantity,
+    Sound,
+    Track,
+)
 from nanoserve_report.views.history import name_of
 
 COLUMNS = (
@@ -24,9 +32,19 @@ MOST_VERSIONS = 8
 FIRST_SHAPE = "s"
 
 
+def followed(track: Track, kind: str) -> list[Quantity]:
+    """What two versions at least were measured for, refused or not: the rest has no history."""
+
+    def measured(quantity: Quantity) -> int:
+        found = (version.get(quantity) for version in track.versions)
+        return sum(isinstance(f, Sound) or f.reason != NOT_MEASURED for f in found)
+
+    return [q for q in track.quantities if q.kind == kind and measured(q) > 1]
+
+
 def draw(track: Track, kind: str) -> Drawing:
     """The speedups of a track over its versions, or its doublings."""
-    quantities = [quantity for quantity in track.quantities if quantity.kind == kind]
+    quantities = followed(track, kind)
     drawn = range(max(0, len(track.versions) - MOST_VERSIONS), len(track.versions))
     heights = [0.3 + 0.27 * len(drawn)] * len(quantities)
     low, high = _limits(track, quantities)
@@ -56,7 +74,7 @@ def draw(track: Track, kind: str) -> Drawing:
         caption=(
             "One row per version of the code, oldest first, with its 95 % interval. The marker "
             "says what the change since the row above may be called; hatched rows have no sound "
-            "figure. Nothing is drawn between two versions."
+            "figure. Nothing is drawn between two versions, and nothing that one version alone has."
             + (f" Only the newest {MOST_VERSIONS} are drawn." if drawn.start else "")
         ),
         columns=COLUMNS,

@@ -6,12 +6,22 @@ from typing import Any
 
 from nanoserve_report import numbers, spread
 from nanoserve_report.links import Linker
-from nanoserve_report.study import Section
+from nanoserve_report.study import DevicePage, Section
 from nanoserve_report.sweeps import Sweep
 from nanoserve_report.views import common
 
+HISTORY = "results/history.md"
 
-def of(section: Section, linker: Linker) -> dict[str, Any]:
+
+def earlier(page: DevicePage, section: Section) -> str:
+    """How many versions of the code were measured like this before; empty where none was."""
+    number = len(page.replaced[section.setting])
+    if not number:
+        return ""
+    return f"The same cells were measured with {numbers.count(number, 'earlier version')}"
+
+
+def of(page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
     """The sweep that is shown, the rule that chose it, the others, and how far all lie apart."""
     lead, number = section.lead, len(section.sweeps)
     return {
@@ -23,6 +33,8 @@ def of(section: Section, linker: Linker) -> dict[str, Any]:
         ),
         "others": [_link(sweep, linker) for sweep in reversed(section.sweeps) if sweep is not lead],
         "ranges": spread.ranges(section),
+        "earlier": earlier(page, section),
+        "history": linker.to(HISTORY),
     }
 
 

@@ -59,38 +59,66 @@ def write(book: Book, study: Study) -> None:
 
 
 def _page(book: Book, page: DevicePage) -> None:
-    path = f"results/devices/{page.slug}.md"
+    path, apart = f"results/devices/{page.slug}.md", parts.apart(page)
     linker = book.linker(path)
+    title = parts.device_title(page.device, page.dtype)
+    shown = []
+    for section in page.sections:
+        if section.setting not in apart:
+            shown.append(_part(book, page, section, linker))
+            continue
+        shown.append({**_head(page, section, linker), "more": linker.to(parts.home(page, section))})
+        own = book.linker(parts.home(page, section))
+        book.page(
+            own.page,
+            "device.md.jinja",
+            own,
+            title=f"{title}: {parts.section_name(section, page)}",
+            above=[(title, own.to(path))],
+            machine=parts.machine_line(page),
+            order=False,
+            parts_of_page=[_part(book, page, section, own)],
+        )
     book.page(
         path,
         "device.md.jinja",
         linker,
-        title=parts.device_title(page.device, page.dtype),
+        title=title,
+        above=[],
         machine=parts.machine_line(page),
         order=len(page.sections) > 1 and order.WORDS,
-        parts_of_page=[_part(book, page, section, linker) for section in page.sections],
+        parts_of_page=shown,
     )
 
 
-def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
-    sweep = section.lead
-    stem = f"{page.slug}-{section.slug}"
+def _head(page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
+    """What is said of a section wherever it stands: what was found, of what, and the rates."""
+    sweep, short = section.lead, section.setting.short
     return {
         "name": parts.section_name(section, page),
         "anchor": section.slug,
         "knee": parts.knee_line(sweep),
-        "setting": parts.setting_line(sweep),
-        "choice": choice.of(section, linker),
+        "setting": f"{parts.setting_line(sweep)} {parts.ran(sweep, libraries=True)}",
+        "choice": choice.of(page, section, linker),
         "status": sweep.folder.status.value,
         "blocks": choice.count(sweep),
         "trials": noise.trials(sweep),
         "gotcha": wording.gotcha(sweep),
-        "throughput": tables.throughput(sweep, linker),
-        "doublings": tables.doublings(sweep, linker),
-        "factors": tables.factors(sweep, linker),
-        "prefill": tables.prefill(sweep, linker),
-        "latencies": tables.latencies(sweep, linker),
-        "splits": tables.splits(sweep, linker),
+        "throughput": tables.throughput(sweep, linker).at(f"{short}-throughput"),
+        "more": "",
+    }
+
+
+def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:
+    sweep, short = section.lead, section.setting.short
+    stem = f"{page.slug}-{section.slug}"
+    return {
+        **_head(page, section, linker),
+        "doublings": tables.doublings(sweep, linker).at(f"{short}-doublings"),
+        "factors": tables.factors(sweep, linker).at(f"{short}-factors"),
+        "prefill": tables.prefill(sweep, linker).at(f"{short}-prefill"),
+        "latencies": tables.latencies(sweep, linker).at(f"{short}-latency"),
+        "splits": tables.splits(sweep, linker).at(f"{short}-split"),
         "figures": [book.figure(draw, sweep, stem=stem, linker=linker) for draw in _drawn(sweep)],
         "ladder": _ladder(book, sweep, stem, linker),
         "load": _load(book, sweep, stem, linker),
@@ -113,7 +141,7 @@ def _ladder(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, An
         return None
     return {
         "sentences": ladder.words(found),
-        "table": ladder_table.table(sweep, linker),
+        "table": ladder_table.table(sweep, linker).at(f"{sweep.setting.short}-ladder"),
         "figure": book.figure(ladder_figure.draw, sweep, stem=stem, linker=linker),
     }
 
@@ -124,8 +152,10 @@ def _load(book: Book, sweep: Sweep, stem: str, linker: Linker) -> dict[str, Any]
     arms = dict.fromkeys(cell.cell.arm for cell in sweep.loads)
     return {
         "knees": [f"{latency.knee(sweep, arm)[1]}." for arm in arms],
-        "offered": load_tables.offered(sweep, linker),
-        "percentiles": load_tables.percentiles(sweep, linker),
+        "offered": load_tables.offered(sweep, linker).at(f"{sweep.setting.short}-load"),
+        "percentiles": load_tables.percentiles(sweep, linker).at(
+            f"{sweep.setting.short}-percentiles"
+        ),
         "figure": book.figure(latency.draw, sweep, stem=stem, linker=linker),
     }
 

@@ -16,8 +16,7 @@ from nanoserve_report.setting import slug
 from nanoserve_report.study import Study
 from nanoserve_report.sweeps import Folder
 from nanoserve_report.tables import Cell, Column, Table, Text, text_columns
-from nanoserve_report.views import common, kills
-from nanoserve_report.views import folder as folder_tables
+from nanoserve_report.views import common, environment, kills
 from nanoserve_report.views import overview as tables
 
 Judged = Sequence[tuple[Folder, tuple[RuleOutcome, ...]]]
@@ -157,16 +156,15 @@ def _environment(book: Book, study: Study) -> None:
         path,
         "environment.md.jinja",
         linker,
-        folders=[
+        versions=bool(readable) and environment.versions(readable, linker),
+        machines=[
             {
-                "name": folder.name,
-                "anchor": slug(folder.name),
-                "machine": folder_tables.facts(folder.results.manifest.facts),
-                "sides": folder_tables.sides(folder),
-                "ceilings": folder.retraction is None and folder_tables.ceilings(folder),
+                "name": f"Machine {name.removeprefix('sha256:')[:8]}",
+                "anchor": slug(f"machine-{name.removeprefix('sha256:')[:8]}"),
+                "shared": shared,
+                "differing": differing or False,
             }
-            for folder in readable
-            if folder.results is not None
+            for name, shared, differing in environment.machines(readable)
         ],
     )
 
@@ -196,6 +194,7 @@ def _claims(book: Book, study: Study) -> None:
         items=[
             {
                 "name": claim.name,
+                "anchor": slug(claim.name),
                 "quote": claim.quote,
                 "rule": claim.rule,
                 "word": claim.word,

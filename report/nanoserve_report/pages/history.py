@@ -27,17 +27,16 @@ def write(book: Book, study: Study) -> None:
         PAGE,
         "history.md.jinja",
         linker,
+        judged=tables.judged([(name_of(t, found), anchor_of(t), t) for t in found], linker)
+        or False,
+        several=any(len(track.versions) > 1 for track in found),
         tracks=[_track(book, track, found, linker) for track in found],
     )
 
 
 def _track(book: Book, track: Track, beside: Sequence[Track], linker: Linker) -> dict[str, Any]:
-    anchor = f"track-{_digest(track)}"
-    kinds = [
-        kind
-        for kind in (SPEEDUP, DOUBLING)
-        if len(track.versions) > 1 and any(q.kind == kind for q in track.quantities)
-    ]
+    anchor = anchor_of(track)
+    kinds = [kind for kind in (SPEEDUP, DOUBLING) if figure.followed(track, kind)]
     return {
         "anchor": anchor,
         "name": name_of(track, beside),
@@ -51,22 +50,28 @@ def _track(book: Book, track: Track, beside: Sequence[Track], linker: Linker) ->
     }
 
 
+def anchor_of(track: Track) -> str:
+    """Where a track stands on the page."""
+    return f"track-{_digest(track)}"
+
+
 def name_of(track: Track, beside: Sequence[Track]) -> str:
     """Device and workload, with what tells the track from the others of the same two."""
     same = [other for other in beside if other is not track and _title(other) == _title(track)]
     told = [word for word in _facts(track) if any(word not in _facts(other) for other in same)]
-    if same and not told:
-        others = {name for other in same for name in _systems(other)}
+    alike = [other for other in same if _facts(other) == _facts(track)]
+    if alike:
+        others = {name for other in alike for name in _systems(other)}
         own = sorted(_systems(track) - others)
         lacking = sorted(others - _systems(track))
         if own or lacking:
-            told = [
+            told.append(
                 f"with {numbers.enumerate_words(own)}"
                 if own
                 else f"without {numbers.enumerate_words(lacking)}"
-            ]
+            )
         else:
-            told = [v for v in track.kept if any(v not in other.kept for other in same)]
+            told += [v for v in track.kept if any(v not in other.kept for other in alike)]
     return ", ".join([_title(track), *told])
 
 
@@ -128,11 +133,14 @@ def sentence(track: Track) -> str:
         if quantity.kind == SPEEDUP:
             change = track.change(quantity, last)
             word = "not to be judged" if change is None else change.verdict.value
-            by_word.setdefault(word, []).append(tables.name_of(quantity))
+            at = wording.slots(quantity.slots)
+            by_word.setdefault(word, []).append(f"{quantity.arm} at {at}")
     order = [*(outcome.value for outcome in Outcome), "not to be judged"]
-    said = [f"{word}: {'; '.join(by_word[word])}" for word in order if word in by_word]
+    said = [
+        f"{word} for {numbers.enumerate_words(by_word[word])}" for word in order if word in by_word
+    ]
     return (
-        f"{wording.count_versions(len(track.versions))} were measured here. From "
-        f"{track.versions[-2].label} to {track.versions[-1].label}, over the baseline, "
-        f"{'. '.join(said) or 'nothing is stated'}."
+        f"{wording.count_versions(len(track.versions))} were measured here. What changed from "
+        f"{track.versions[-2].label} to {track.versions[-1].label}, over the baseline: "
+        f"{'; '.join(said) or 'nothing is stated'}."
     )

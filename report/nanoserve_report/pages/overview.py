@@ -33,7 +33,7 @@ def write(book: Book, study: Study) -> None:
         nothing=nothing_line(study),
         devices=[_device(book, page, linker) for page in shown(study)],
         reproducibility=[
-            _reproduction(book, page, section, linker)
+            _reproduction(book, page, most_swept(page, section), linker)
             for page in study.devices
             for section in page.sections
             if section.lead.sound_marginals
@@ -42,7 +42,7 @@ def write(book: Book, study: Study) -> None:
         and book.figure(devices_figure.draw, study, stem="study", linker=linker),
         card_words=wording.holes(study.skipped),
         source=source,
-        claims=claims.concern(study) and tables.claim_table(judged),
+        claims=claims.concern(study) and tables.claim_table(judged, linker),
         refused=refused_line(study),
         beside=wording.beside(study),
         untried=wording.untried(study),
@@ -126,14 +126,20 @@ def _part(book: Book, page: DevicePage, section: Section, linker: Linker) -> dic
     return {
         "anchor": f"{page.slug}-{section.slug}",
         "name": parts.section_name(section, page),
-        "knee": parts.knee_line(sweep) if sweep.marginals else parts.section_name(section, page),
-        "setting": parts.setting_line(sweep),
-        "choice": choice.of(section, linker),
+        "headline": parts.headline(sweep),
+        "setting": f"{parts.setting_line(sweep)} {parts.ran(sweep, libraries=False)}",
+        "choice": choice.of(page, section, linker),
         "tiles": parts.tiles(sweep),
         "sentences": parts.sentences(sweep),
         "figures": figures,
-        "href": linker.to(f"results/devices/{page.slug}.md", section.slug),
+        "href": linker.to(parts.home(page, section), section.slug),
     }
+
+
+def most_swept(page: DevicePage, section: Section) -> Section:
+    """The section to ask whether it reproduces: an earlier version's where this has one sweep."""
+    tried = (one for one in (section, *page.replaced[section.setting]) if spread.comparable(one))
+    return next(tried, section)
 
 
 def _reproduction(book: Book, page: DevicePage, section: Section, linker: Linker) -> dict[str, Any]:

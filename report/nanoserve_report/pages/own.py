@@ -17,6 +17,7 @@ from nanoserve_bench.soundness.rules.run_ceiling import MARGIN
 from nanoserve_report import numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
+from nanoserve_report.pages import parts
 from nanoserve_report.pages.rerun import Rerun, checkout
 from nanoserve_report.study import Study
 from nanoserve_report.views import common
@@ -67,7 +68,7 @@ def _with_rivals(study: Study, linker: Linker) -> str:
     for page in study.devices:
         for section in page.sections:
             if any(cell.cell.arm in RIVALS for cell in section.lead.sound_cells):
-                return linker.to(f"results/devices/{page.slug}.md", section.slug)
+                return linker.to(parts.home(page, section), section.slug)
     return ""
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.soundness import SoundMarginal
 from nanoserve_report import ladder, numbers, wording
-from nanoserve_report.setting import version_of
+from nanoserve_report.setting import Setting, version_of
 from nanoserve_report.study import DevicePage, Section
 from nanoserve_report.sweeps import Folder, Status, Sweep
 from nanoserve_report.views import common
@@ -103,6 +104,28 @@ def knee_line(sweep: Sweep) -> str:
     )
 
 
+def headline(sweep: Sweep) -> str:
+    """The heading of a sweep: its workload, and what was found; no two settings read alike."""
+    workload = sweep.setting.workload
+    if not sweep.marginals:
+        return ": ".join(filter(None, (workload, wording.standing(sweep))))
+    found = knee_line(sweep)
+    if len(arms := engines(sweep)) == 1:
+        found = f"{arms[0]}: {found[0].lower()}{found[1:]}"
+    return f"{workload}, {found.removesuffix('.')}"
+
+
+def ran(sweep: Sweep, *, libraries: bool) -> str:
+    """What ran, by its versions: the systems and this repository's revision, perhaps the rest."""
+    systems = [version_of(arm) for arm in sweep.plan.arms]
+    found = list(dict.fromkeys(v for v in systems if v in sweep.setting.versions))
+    if libraries:
+        found += [v for v in sweep.setting.versions if v not in found]
+    revision = sweep.plan.revision
+    at = f", measured at revision {revision[:7]}" if revision else ""
+    return f"Versions: {', '.join(found)}{at}."
+
+
 def tiles(sweep: Sweep) -> list[Tile]:
     """The doublings as tiles, holes included."""
     several = len(engines(sweep)) > 1
@@ -159,28 +182,61 @@ def sentences(sweep: Sweep) -> list[str]:
 
 
 def section_name(section: Section, page: DevicePage) -> str:
-    """The workload, with what tells it from its neighbours on the page."""
-    setting = section.setting
-    same = [s.setting for s in page.sections if s.setting.workload == setting.workload]
-    words = [setting.workload]
-    if len({other.model for other in same}) > 1:
-        words.append(setting.model)
-    if len({other.machine for other in same}) > 1:
-        words.append(f"machine {setting.machine.removeprefix('sha256:')[:8]}")
-    if len({other.threads for other in same}) > 1:
-        words += [numbers.count(number, "thread") for number in setting.threads]
-    differing = [v for v in setting.versions if any(v not in other.versions for other in same)]
-    systems = {version_of(arm) for arm in section.lead.plan.arms}
-    words += [v for v in differing if v in systems]
-    # Whose systems differ is known by them; a rival would bring all its libraries into the name.
-    alike = [s for s in same if systems & set(differing) <= set(s.versions)]
-    libraries = [v for v in differing if v not in systems]
-    words += [v for v in libraries if any(v not in other.versions for other in alike)]
-    if len({other.code for other in same}) > 1:
-        revision = section.lead.plan.revision
-        words += [f"revision {revision[:7]}"] if revision else []
-        words += [f"sources {setting.code[:7]}"] if setting.code not in {"", revision} else []
+    """The workload, with as little as tells it from its neighbours on the page."""
+    like = [s for s in page.sections if s.setting.workload == section.setting.workload]
+    words = [section.setting.workload]
+    for fact in _TELLING:
+        mine, others = fact(section), [fact(other) for other in like]
+        words += [word for word in mine if any(word not in other for other in others)]
+        like = [other for other in like if fact(other) == mine]
     return ", ".join(words)
+
+
+def _systems(section: Section) -> tuple[str, ...]:
+    arms = {cell.cell.arm for cell in section.lead.cells}
+    return tuple(sorted({arm.system for arm in section.lead.plan.arms if arm.name in arms}))
+
+
+def _revision(section: Section) -> tuple[str, ...]:
+    revision = section.lead.plan.revision
+    return (f"revision {revision[:7]}",) if revision else ()
+
+
+def _sources(section: Section) -> tuple[str, ...]:
+    code = section.setting.code
+    return (f"sources {code[:7]}",) if code not in {"", section.lead.plan.revision} else ()
+
+
+_TELLING: tuple[Callable[[Section], tuple[str, ...]], ...] = (
+    lambda section: (section.setting.model,),
+    lambda section: (f"machine {section.setting.machine.removeprefix('sha256:')[:8]}",),
+    lambda section: tuple(numbers.count(n, "thread") for n in section.setting.threads),
+    _systems,
+    lambda section: section.setting.versions,
+    _revision,
+    _sources,
+)
+"""What may tell two sections of one workload apart, the plainest first."""
+
+
+MOST_CELLS = 30
+"""Cells of which the page of a device has everything; further sections have pages of their own."""
+
+
+def apart(page: DevicePage) -> frozenset[Setting]:
+    """The settings whose sections have pages of their own: those after the first that fit."""
+    cells, found = 0, []
+    for section in page.sections:
+        cells += len(section.lead.planned)
+        if cells > MOST_CELLS and section is not page.sections[0]:
+            found.append(section.setting)
+    return frozenset(found)
+
+
+def home(page: DevicePage, section: Section) -> str:
+    """The page that has everything of a section, which has its `slug` for an anchor there."""
+    whole = section.setting not in apart(page)
+    return f"results/devices/{page.slug}{'' if whole else f'/{section.slug}'}.md"
 
 
 def tone(folder: Folder) -> str:

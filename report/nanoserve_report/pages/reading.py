@@ -8,9 +8,8 @@ from nanoserve_report import example
 from nanoserve_report.book import ROOT, Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts
-from nanoserve_report.setting import slug
 from nanoserve_report.study import Study
-from nanoserve_report.views import common
+from nanoserve_report.views import common, environment
 from nanoserve_report.views import sweep as tables
 
 PAGE = f"{ROOT}/reading.md"
@@ -44,7 +43,7 @@ def _said(found: example.Example, linker: Linker) -> dict[str, Any]:
         "run": sweep.name,
         "run_href": linker.to(run),
         "rows_href": linker.to(f"{run.removesuffix('.md')}/data/requests.csv"),
-        "machine_href": linker.to("results/environment.md", slug(sweep.name)),
-        "device_href": linker.to(f"results/devices/{found.page.slug}.md", found.section.slug),
+        "machine_href": linker.to(run, environment.SIDES),
+        "device_href": linker.to(parts.home(found.page, found.section), found.section.slug),
         "refusals_href": linker.to(common.REFUSALS),
     }

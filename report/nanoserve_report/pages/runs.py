@@ -9,7 +9,7 @@ from nanoserve_bench.plan import Blocks
 from nanoserve_bench.results import MANIFEST, PLAN, ResultSet
 from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import Acknowledged, RuleOutcome
-from nanoserve_report import backing, noise, numbers
+from nanoserve_report import archive, backing, noise, numbers
 from nanoserve_report.book import Book
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, rerun
@@ -36,7 +36,13 @@ def _page(book: Book, folder: Folder) -> None:
     path = common.run_page(folder.name)
     linker = book.linker(path)
     verdict, outcomes = folder.verdict, backing.outcomes(folder)
-    names = _files(book, folder, path.removesuffix(".md"))
+    stem = path.removesuffix(".md")
+    packed = f"{stem}/data/{slug(folder.name)}.zip"
+    held = _files(folder)
+    for name, content in held.items():
+        book.add(f"{stem}/data/{name}", content)
+    if held:
+        book.add(packed, archive.packed(folder.name, held))
     shown = folder.retraction is None
     book.page(
         path,
@@ -59,7 +65,8 @@ def _page(book: Book, folder: Folder) -> None:
         ceilings=shown and tables.ceilings(folder),
         ledger=tables.ledger(folder),
         contention=shown and tables.contention(folder),
-        files=tables.files(folder, linker, names) if names else False,
+        files=tables.files(folder, linker, tuple(held)) if held else False,
+        archive=linker.to(packed) if held else "",
     )
 
 
@@ -148,26 +155,24 @@ def holes(folder: Folder) -> list[dict[str, str]]:
 
 def _sweep(sweep: Sweep, linker: Linker) -> dict[str, Any]:
     setting = sweep.setting
+    anchor = slug(f"{setting.device}-{setting.dtype}-{setting.workload}")
     return {
         "title": f"{parts.device_title(setting.device, setting.dtype)}, {setting.workload}",
-        "anchor": slug(f"{setting.device}-{setting.dtype}-{setting.workload}"),
-        "throughput": sweep_tables.throughput(sweep, linker),
-        "doublings": sweep_tables.doublings(sweep, linker),
-        "factors": sweep_tables.factors(sweep, linker),
-        "latency_ratios": sweep_tables.latency_ratios(sweep, linker),
+        "anchor": anchor,
+        "throughput": sweep_tables.throughput(sweep, linker).at(f"{anchor}-throughput"),
+        "doublings": sweep_tables.doublings(sweep, linker).at(f"{anchor}-doublings"),
+        "factors": sweep_tables.factors(sweep, linker).at(f"{anchor}-factors"),
+        "latency_ratios": sweep_tables.latency_ratios(sweep, linker).at(f"{anchor}-latency-ratios"),
         "spread": noise.trials(sweep),
         "trials": tables.trials(sweep, linker),
     }
 
 
-def _files(book: Book, folder: Folder, stem: str) -> tuple[str, ...]:
-    """Keep the folder's own files as they are; whatever is not a regular file stays out."""
+def _files(folder: Folder) -> dict[str, bytes]:
+    """The folder's own files as they are; whatever is not a regular file stays out."""
     root: Path = folder.verdict.path
-    names = []
-    for name in CONTRACT:
-        path = root / name
-        if root.is_symlink() or path.is_symlink() or not path.is_file():
-            continue
-        book.add(f"{stem}/data/{name}", path.read_bytes())
-        names.append(name)
-    return tuple(names)
+    return {
+        name: (root / name).read_bytes()
+        for name in CONTRACT
+        if not root.is_symlink() and not (root / name).is_symlink() and (root / name).is_file()
+    }

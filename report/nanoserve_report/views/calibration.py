@@ -24,6 +24,8 @@ FACTORS: tuple[tuple[str, Callable[[Outcomes], int | None]], ...] = (
     ("per-request factor", lambda row: row.request_held),
 )
 """The factors of a ratio, and how often their intervals held the truth."""
+CELL_PARTS = 5
+"""Of the id of a cell: arm, device, dtype, slots, workload."""
 REFUSED = Hole(reason="every study was refused for contention")
 
 
@@ -68,7 +70,8 @@ def noise(record: Calibration) -> Table:
     rows: list[tuple[Cell, ...]] = [_noise_row(facts) for facts in record.sources]
     few = Hole(reason="too few pairs to play back")
     rows += [
-        (Text(text=item.name), common.whole(item.pairs), *(few,) * 7) for item in record.left_out
+        (Text(text=left_words(item.name)), common.whole(item.pairs), *(few,) * 7)
+        for item in record.left_out
     ]
     return Table(
         caption="The recorded noise: one system against itself, block by block",
@@ -85,7 +88,20 @@ def noise(record: Calibration) -> Table:
         ),
         rows=tuple(rows),
         sortable=False,
+        wrapped=True,
     )
+
+
+def left_words(name: str) -> str:
+    """A source that was not played back, in the words of those that were.
+
+    Its name is that of a cell, `hf-generate/cpu/float32/1/day44@machine`; any other stays as it is.
+    """
+    parts = name.partition("@")[0].split("/")
+    if len(parts) != CELL_PARTS or not parts[3].isdecimal():
+        return name
+    arm, device, dtype, slots, workload = parts
+    return f"{arm}, {numbers.count(int(slots), 'slot')}, {workload}, {device} {dtype}"
 
 
 def _noise_row(facts: SourceFacts) -> tuple[Cell, ...]:
@@ -103,7 +119,7 @@ def _noise_row(facts: SourceFacts) -> tuple[Cell, ...]:
 
 
 def _percent(value: float) -> Num:
-    return Num(value=value, text=f"{100 * value:.2f}%")
+    return Num(value=value, text=f"{100 * value:.2f}{numbers.PERCENT}")
 
 
 def inputs(record: Calibration, linker: Linker) -> Table:
@@ -154,7 +170,10 @@ def verdicts(record: Calibration, source: str) -> Table:
                 _share(row, row.bare_faster),
                 _share(row, row.bare_slower),
                 Num(value=row.mean_blocks, text=f"{row.mean_blocks:.1f}"),
-                Num(value=row.refused, text=f"{100 * row.refused / row.studies:.1f}%"),
+                Num(
+                    value=row.refused,
+                    text=f"{100 * row.refused / row.studies:.1f}{numbers.PERCENT}",
+                ),
             )
         )
     return Table(
@@ -171,6 +190,7 @@ def verdicts(record: Calibration, source: str) -> Table:
             Column(label="refused", unit="for contention"),
         ),
         rows=tuple(rows),
+        wrapped=True,
     )
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 import statistics
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import TypeVar
 
 from nanoserve_bench.figures import Figures
 from nanoserve_bench.plan import Fact
@@ -18,6 +21,11 @@ from nanoserve_report.tables import Cell, Column, Hole, Num, Table, Text, text_c
 from nanoserve_report.views import common
 
 MS = 1_000_000
+MOST_TRIALS, MOST_CONTENTION = 300, 200
+"""Rows of a table that are shown: a page stays small, and the raw files have all."""
+Row = TypeVar("Row")
+SHORT = 12
+_DIGEST = re.compile(r"\b[0-9a-f]{40,}\b")
 LAUNCH_FACTS = (
     "system", "version", "revision", "shape", "stamps", "device", "device_name", "dtype",
     "matmul_precision", "threads", "weights", "weight_bytes_per_step", "tokenizer", "attention",
@@ -51,8 +59,9 @@ def trials(sweep: Sweep, linker: Linker) -> Table:
                     Text(text="outlier" if block in cell.outliers else "", tone="muted"),
                 )
             )
+    caption, shown = _first("Every measured trial", rows, MOST_TRIALS)
     return Table(
-        caption="Every measured trial",
+        caption=caption,
         columns=(
             Column(label="system", numeric=False),
             Column(label="slots"),
@@ -67,8 +76,15 @@ def trials(sweep: Sweep, linker: Linker) -> Table:
             Column(label="ITL", unit="ms, median of all gaps"),
             Column(label="flag", numeric=False),
         ),
-        rows=tuple(rows),
+        rows=tuple(shown),
     )
+
+
+def _first(caption: str, rows: Sequence[Row], most: int) -> tuple[str, Sequence[Row]]:
+    """The rows that a page has room for, and a caption that says where the others are."""
+    if len(rows) <= most:
+        return caption, rows
+    return f"{caption}: {most} of {len(rows)}; the others are in the raw files below", rows[:most]
 
 
 def _median_itl(run: SystemRun) -> Cell:
@@ -118,21 +134,22 @@ def facts(items: tuple[Fact, ...]) -> Table:
     return Table(
         caption="The machine and its environment, as recorded",
         columns=text_columns("fact", "value", "unit"),
-        rows=tuple((Text(text=fact.name), *_fact(fact)) for fact in items),
+        rows=tuple((Text(text=item.name), *fact(item)) for item in items),
         sortable=False,
     )
 
 
-def _fact(fact: Fact) -> tuple[Cell, Cell]:
-    value = fact.value
+def fact(item: Fact) -> tuple[Cell, Cell]:
+    """Its value and its unit; large sizes in units that can be read."""
+    value, unit = item.value, Text(text=item.unit)
     if value is None or value == "":
-        return Hole(reason="not recorded"), Text(text=fact.unit)
+        return Hole(reason="not recorded"), unit
     if isinstance(value, bool):
-        return Text(text="yes" if value else "no"), Text(text=fact.unit)
-    if fact.unit == "bytes" and isinstance(value, int) and value >= 2**20:
-        scale, unit = (2**30, "GiB") if value >= 2**30 else (2**20, "MiB")
-        return Text(text=f"{value / scale:,.2f}"), Text(text=unit)
-    return Text(text=f"{value:,}" if isinstance(value, int) else str(value)), Text(text=fact.unit)
+        return Text(text="yes" if value else "no"), unit
+    if item.unit == "bytes" and isinstance(value, int) and value >= 2**20:
+        scale, name = (2**30, "GiB") if value >= 2**30 else (2**20, "MiB")
+        return Text(text=f"{value / scale:,.2f}"), Text(text=name)
+    return Text(text=f"{value:,}" if isinstance(value, int) else str(value)), unit
 
 
 def ledger(folder: Folder) -> Table | None:
@@ -210,11 +227,11 @@ def _plain(value: object) -> str:
 
 def _short(value: str) -> str:
     """A digest shortened for the eye; the sides are compared in full."""
-    cut = len("sha256:") + 12
-    parts = value.split(" / ")
     return " / ".join(
-        f"{part[:cut]}\N{HORIZONTAL ELLIPSIS}" if part.startswith("sha256:") else part
-        for part in parts
+        f"{part[: part.index(found.group()) + SHORT]}\N{HORIZONTAL ELLIPSIS}"
+        if (found := _DIGEST.search(part))
+        else part
+        for part in value.split(" / ")
     )
 
 
@@ -253,7 +270,12 @@ def contention(folder: Folder) -> Table | None:
     """What went on beside each trial: load, switches, stolen and foreign CPU time, warm-ups too."""
     if folder.results is None:
         return None
-    rows: tuple[tuple[Cell, ...], ...] = tuple(
+    caption, rows = _first(
+        "What went on beside each trial, as the parent saw it",
+        folder.results.trials,
+        MOST_CONTENTION,
+    )
+    cells: tuple[tuple[Cell, ...], ...] = tuple(
         (
             common.whole(row.block),
             common.whole(row.order),
@@ -266,10 +288,10 @@ def contention(folder: Folder) -> Table | None:
             _ms(row.other_cpu_ns),
             _mib(row.peak_memory_bytes),
         )
-        for row in folder.results.trials
+        for row in rows
     )
     return Table(
-        caption="What went on beside each trial, as the parent saw it",
+        caption=caption,
         columns=(
             Column(label="block"),
             Column(label="order"),
@@ -282,7 +304,7 @@ def contention(folder: Folder) -> Table | None:
             Column(label="other CPU time", unit="ms"),
             Column(label="peak memory", unit="MiB"),
         ),
-        rows=rows,
+        rows=cells,
     )
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from nanoserve_bench.statistics import Outcome
 from nanoserve_report import numbers
 from nanoserve_report.history import DOUBLING, Missing, Quantity, Sound, Track, Version, folder_of
 from nanoserve_report.links import Linker
-from nanoserve_report.tables import Cell, Column, Hole, Table, Text
+from nanoserve_report.tables import Cell, Column, Hole, Table, Text, text_columns
 from nanoserve_report.views import common
 
 FIRST = Hole(reason="the first version here")
+MOST_CHANGES = 60
 NO_SIDES = Hole(reason="not both versions have a sound figure")
 
 
@@ -40,11 +44,56 @@ def changes(track: Track, linker: Linker) -> Table:
     )
 
 
+Named = tuple[str, str, Track]
+"""A track with its name and the address of its part of the page."""
+
+
+def judged(found: Sequence[Named], linker: Linker) -> Table | None:
+    """Every change that was judged faster or slower, the newest first; None where there is none."""
+    rows: list[tuple[str, tuple[Cell, ...]]] = []
+    for name, anchor, track in found:
+        for quantity in track.quantities:
+            for index, version in enumerate(track.versions):
+                change = track.change(quantity, index)
+                if change is None or change.verdict not in {Outcome.FASTER, Outcome.SLOWER}:
+                    continue
+                row = (
+                    Text(text=name_of(quantity)),
+                    Text(text=name, href=f"#{anchor}"),
+                    Text(text=track.versions[index - 1].label),
+                    Text(text=version.label, href=_run(version, linker)),
+                    Text(text=version.since.partition("T")[0]),
+                    common.ratio(change.ratio, ""),
+                    common.verdict(change.verdict),
+                )
+                rows.append((version.since, row))
+    if not rows:
+        return None
+    rows.sort(key=lambda item: item[0], reverse=True)
+    caption = "Changes that left the noise behind, newest first"
+    if len(rows) > MOST_CHANGES:
+        caption += f": {MOST_CHANGES} of {len(rows)}"
+    return Table(
+        caption=caption,
+        columns=(
+            *text_columns("quantity", "measured on", "before", "version", "since"),
+            Column(label="change", unit="times the version before"),
+            *text_columns("verdict"),
+        ),
+        rows=tuple(row for _, row in rows[:MOST_CHANGES]),
+        wrapped=True,
+    )
+
+
+def _run(version: Version, linker: Linker) -> str:
+    return linker.to(common.run_page(folder_of(version).name))
+
+
 def _row(track: Track, quantity: Quantity, index: int, linker: Linker) -> tuple[Cell, ...]:
     version = track.versions[index]
     head: tuple[Cell, ...] = (
         Text(text=name_of(quantity)),
-        Text(text=version.label, href=linker.to(common.run_page(folder_of(version).name))),
+        Text(text=version.label, href=_run(version, linker)),
         Text(text=version.since.partition("T")[0]),
     )
     found = version.get(quantity)

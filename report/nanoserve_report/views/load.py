@@ -35,6 +35,7 @@ def offered(sweep: Sweep, linker: Linker) -> Table:
             Column(label="state", numeric=False),
         ),
         rows=tuple(_offered(sweep, load, linker) for load in loads(sweep)),
+        named=(0, 1, 2, 3),
     )
 
 
@@ -56,7 +57,7 @@ def _offered(sweep: Sweep, load: Load, linker: Linker) -> tuple[Cell, ...]:
         return (*_head(load), process, rate, *(hole,) * 6)
     share: Cell = NO_CAPACITY
     if load.share is not None:
-        share = Num(value=load.share, text=f"{load.share:.0%}")
+        share = Num(value=load.share, text=f"{100 * load.share:.0f}{numbers.PERCENT}")
     good: tuple[Cell, Cell] = (NO_OBJECTIVE, NO_OBJECTIVE)
     if figures.goodput is not None:
         met = figures.goodput
@@ -114,6 +115,7 @@ def percentiles(sweep: Sweep, linker: Linker) -> Table:
             Column(label="p99", unit="ms"),
         ),
         rows=tuple(rows),
+        named=(0, 1, 2, 3),
     )
 
 

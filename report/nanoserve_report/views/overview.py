@@ -27,7 +27,7 @@ STATUS_TONES = {
 def folders(study: Study, linker: Linker) -> Table:
     """Every results folder, sound or not, newest first."""
     return Table(
-        caption="Every results folder that was found",
+        caption="By the time of the plan, newest first",
         columns=(
             Column(label="run", numeric=False),
             Column(label="status", numeric=False),
@@ -114,13 +114,17 @@ def place_in_file(item: Finding) -> str:
     return ", ".join(parts)
 
 
-def claim_table(items: tuple[claims.Claim, ...]) -> Table:
-    """The claims and how they came out, one line each."""
+def claim_table(items: tuple[claims.Claim, ...], linker: Linker) -> Table:
+    """The claims and how they came out, one line each, with the way to quote and rule."""
     return Table(
         caption="Claims of the source document",
         columns=text_columns("claim", "here", "what was found"),
         rows=tuple(
-            (Text(text=item.name), common.verdict(item.word), Text(text=item.finding))
+            (
+                Text(text=item.name, href=linker.to(common.CLAIMS, slug(item.name))),
+                common.verdict(item.word),
+                Text(text=item.finding),
+            )
             for item in items
         ),
         sortable=False,
@@ -199,7 +203,7 @@ def quoted_sweep(sweep: Sweep | None) -> Table:
                 NOT_MEASURED
                 if cell is None
                 else common.quantity(cell.batch_occupancy, common.NO_HOLDS),
-                _quoted(row.queue_share_percent, "%", places=0),
+                _quoted(row.queue_share_percent, numbers.PERCENT, places=0),
                 NOT_MEASURED if cell is None else common.share(cell.queue_share, common.NO_HOLDS),
             )
         )
@@ -280,7 +284,7 @@ def self_table(study: Study, linker: Linker) -> Table:
                     )
                 )
     return Table(
-        caption="A/A: the ratio of a thing to itself, whose truth is 1",
+        caption="The ratio of a thing to itself, whose truth is 1",
         columns=(
             Column(label="run", numeric=False),
             Column(label="device", numeric=False),
@@ -292,4 +296,5 @@ def self_table(study: Study, linker: Linker) -> Table:
             Column(label="verdict", numeric=False),
         ),
         rows=tuple(rows),
+        wrapped=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from nanoserve_bench.perf.figures import Standing
@@ -31,6 +32,8 @@ PHASES = (
     "batch assembly",
     "scheduler and bookkeeping",
 )
+_ONE = re.compile(r"\b1 slots\b")
+"""What the records of earlier soaks say of a single slot."""
 NOT_TOLD = Hole(reason="not told apart")
 
 
@@ -186,7 +189,7 @@ def soak(record: Soak) -> Table:
         rows=tuple(
             (
                 Text(text=case.case),
-                Text(text=case.settings),
+                Text(text=_ONE.sub("1 slot", case.settings)),
                 Text(
                     text=case.finding if case.note is None else f"{case.finding}: {case.note}",
                     tone="good" if case.finding in GOOD else "bad",

@@ -126,7 +126,7 @@ def factors(sweep: Sweep, linker: Linker) -> Table:
             )
         )
     return Table(
-        caption="Every comparison and its factors",
+        caption="Candidate over baseline, factor by factor",
         columns=(
             Column(label="candidate", numeric=False),
             Column(label="baseline", numeric=False),
@@ -146,7 +146,7 @@ def factors(sweep: Sweep, linker: Linker) -> Table:
 def doublings(sweep: Sweep, linker: Linker) -> Table:
     """What each doubling of the slots is worth."""
     return Table(
-        caption="What each doubling of the slots is worth",
+        caption="Each doubling of the slots, in its two factors",
         columns=(
             Column(label="system", numeric=False),
             Column(label="slots", numeric=False),
@@ -213,6 +213,7 @@ def prefill(sweep: Sweep, linker: Linker) -> Table:
             Column(label="ratio", unit="above 1: faster than it"),
         ),
         rows=tuple(rows),
+        named=(0, 3),
     )
 
 
@@ -278,7 +279,7 @@ def latencies(sweep: Sweep, linker: Linker) -> Table:
             )
         )
     return Table(
-        caption="What the caller got",
+        caption="Requests in the system, and what one of them waited for",
         columns=(
             Column(label="system", numeric=False),
             Column(label="slots"),
