@@ -7,24 +7,19 @@ complete block, on the same code and machine or not at all.
 
 from __future__ import annotations
 
-import contextlib
-import dataclasses
 import shutil
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from types import FrameType
-from typing import TypeVar
 
-from nanoserve_bench import documents, stopping
+from nanoserve_bench import stopping
 from nanoserve_bench.block import BlockRun, Study
 from nanoserve_bench.contention import contention
 from nanoserve_bench.errors import BenchError, PlanError
-from nanoserve_bench.faults import shorten
-from nanoserve_bench.plan import Fact, Manifest, Plan, Start
+from nanoserve_bench.guards import exclusive, no_interrupt
+from nanoserve_bench.plan import Fact, Plan, Start
 from nanoserve_bench.progress import Progress
 from nanoserve_bench.results import MANIFEST, PLAN, ResultSet, read
+from nanoserve_bench.resume import machine_differences, plan_differences, stored
 from nanoserve_bench.run_names import now
 from nanoserve_bench.schema import TrialRow
 from nanoserve_bench.soundness.evidence import Evidence
@@ -32,12 +27,6 @@ from nanoserve_bench.soundness.rules.stat_blocks import headline_half_width
 from nanoserve_bench.stopping import NextBlock, RanBlock
 from nanoserve_bench.summary import summarise
 from nanoserve_bench.writer import ResultsWriter
-
-T = TypeVar("T")
-
-SAME_FACTS = ("sources", "threads", "model_source")
-"""Facts that a sweep must find again to go on; the rest may change (a kernel update may not
-matter, and is recorded)."""
 
 
 def next_block(plan: Plan, trials: Sequence[TrialRow], *, narrow_enough: bool) -> NextBlock | None:
@@ -183,107 +172,3 @@ def _record_end(writer: ResultsWriter, outcome: str) -> None:
     """Enter a bad end into the ledger, unless the study was finished before it came."""
     if not writer.manifest.complete:
         writer.record_outcome(outcome)
-
-
-def stored(folder: Path) -> tuple[Plan, Manifest]:
-    """Plan and manifest of a folder that may have been cut off.
-
-    Raises:
-        PlanError: One of them is missing or damaged.
-    """
-    plan, manifest = _document(Plan, folder / PLAN), _document(Manifest, folder / MANIFEST)
-    return plan, manifest
-
-
-def _document(record_type: type[T], path: Path) -> T:
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PlanError(f"{path} cannot be read: {error}") from error
-    record = documents.decode(record_type, text, path.name)
-    if isinstance(record, Sequence):
-        raise PlanError(f"{path} is damaged: {'; '.join(map(str, record))}")
-    return record
-
-
-def plan_differences(stored_plan: Plan, plan: Plan) -> Iterator[str]:
-    """Where two plans differ, but for the time at which they were made."""
-    for field in dataclasses.fields(Plan):
-        before, now_ = getattr(stored_plan, field.name), getattr(plan, field.name)
-        if field.name != "created_at" and before != now_:
-            yield f"{field.name}: {shorten(str(before))}, now {shorten(str(now_))}"
-
-
-_OF_A_START = frozenset({"run_id", "created_at", "revision", "dirty"})
-"""What differs between two starts of one plan, on other days or on other code."""
-
-
-def unfinished(out: Path, plan: Plan) -> Path | None:
-    """The folder of a sweep of this plan that was stopped, whenever and on whatever code.
-
-    One of the same revision comes first, then the youngest. Whether it may go on is decided when
-    it is started: on other code or another machine it may not, and `Sweep.run` says so.
-    """
-    found = []
-    for folder in out.glob("[!.]*") if out.is_dir() else ():  # a name with a dot is half made
-        try:
-            known, manifest = stored(folder)
-        except PlanError:
-            continue  # no results folder, or a damaged one: nothing to go on with
-        if not manifest.complete and all(
-            getattr(known, field.name) == getattr(plan, field.name)
-            for field in dataclasses.fields(Plan)
-            if field.name not in _OF_A_START
-        ):
-            found.append((known.revision == plan.revision, known.created_at, folder))
-    return max(found)[-1] if found else None
-
-
-def machine_differences(manifest: Manifest, machine: str, facts: Sequence[Fact]) -> Iterator[str]:
-    """Where machine, code or model differ from those that a folder was started on."""
-    if manifest.machine != machine:
-        yield f"machine: {manifest.machine}, now {machine}"
-    before = {fact.name: fact.value for fact in manifest.facts}
-    for fact in facts:
-        if fact.name in SAME_FACTS and before.get(fact.name) != fact.value:
-            yield f"{fact.name}: {before.get(fact.name)}, now {fact.value}"
-
-
-@contextlib.contextmanager
-def exclusive(path: Path) -> Iterator[None]:
-    """Hold a folder for one sweep at a time, where the system can lock files.
-
-    Raises:
-        PlanError: Another process holds it.
-    """
-    try:
-        import fcntl  # noqa: PLC0415 - the module does not exist on Windows
-    except ImportError:
-        yield
-        return
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise PlanError(f"another sweep is running in {path.parent}") from error
-        yield
-
-
-@contextlib.contextmanager
-def no_interrupt() -> Iterator[None]:
-    """Put Ctrl-C off until files and manifest agree again."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    pressed: list[int] = []
-
-    def remember(number: int, _frame: FrameType | None) -> None:
-        pressed.append(number)
-
-    before = signal.signal(signal.SIGINT, remember)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if pressed:
-        raise KeyboardInterrupt

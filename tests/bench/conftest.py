@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nanoserve_bench import sweep
+from nanoserve_bench.block import BlockRun
 from nanoserve_bench.models import ModelFolder, materialise
 from nanoserve_bench.protocol import Launch
 from support import fake_systems as fakes
@@ -75,3 +77,10 @@ def command(cache: Path) -> Callable[..., subprocess.Popen[str]]:
         )
 
     return start
+
+
+@pytest.fixture
+def quick_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No ceilings, which would load torch in every block, and no neighbours of the tests."""
+    monkeypatch.setattr(BlockRun, "_measure_ceilings", lambda *_: None)
+    monkeypatch.setattr(sweep, "contention", lambda _: None)

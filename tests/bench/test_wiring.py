@@ -36,8 +36,8 @@ from nanoserve_bench.plan import Manifest
 from nanoserve_bench.protocol import Launch, Trial, TrialResult
 from nanoserve_bench.records import Settings
 from nanoserve_bench.results import read
+from nanoserve_bench.resume import stored
 from nanoserve_bench.soundness.judge import judge
-from nanoserve_bench.sweep import stored
 from nanoserve_bench.systems.hf_model import load_model
 from nanoserve_bench.workload import WORKLOADS, PromptBook
 

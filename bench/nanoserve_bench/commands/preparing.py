@@ -18,8 +18,8 @@ from nanoserve_bench.estimate import Costs, estimate
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import VOCABULARY, Fact, Plan
 from nanoserve_bench.planning import Choices, build_plan
+from nanoserve_bench.resume import unfinished
 from nanoserve_bench.run_names import dated, free, now
-from nanoserve_bench.sweep import unfinished
 from nanoserve_bench.systems import find
 from nanoserve_bench.workload import FULL, SUFFIX, Prompt, PromptBook
 from nanoserve_bench.workload_file import WorkloadFile, read_workload

@@ -21,10 +21,11 @@ from nanoserve_bench.models import DEFAULT_MODEL
 from nanoserve_bench.planning import DEFAULT_ARMS, QUICK_BLOCKS
 from nanoserve_bench.progress import BarProgress, PlainProgress, duration, make_console
 from nanoserve_bench.results import MANIFEST
+from nanoserve_bench.resume import stored
 from nanoserve_bench.soundness.judge import judge_path
 from nanoserve_bench.standings import print_standings
 from nanoserve_bench.stopping import DEFAULT_BLOCKS
-from nanoserve_bench.sweep import Sweep, stored
+from nanoserve_bench.sweep import Sweep
 from nanoserve_bench.workload import SUFFIX, WORKLOADS
 
 EXIT_REFUSED = 1
