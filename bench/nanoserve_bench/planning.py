@@ -9,18 +9,17 @@ from dataclasses import dataclass
 
 from nanoserve_bench.arms import ArmChoice, parse_arm, refuse_unknown_options
 from nanoserve_bench.builds import BuildEngine, build
-from nanoserve_bench.caches import alike, refuse_uncompared
+from nanoserve_bench.caches import refuse_uncompared
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.holes import FindSystem, closed_arms, find_arms, runs_on
 from nanoserve_bench.load import LoadChoice
 from nanoserve_bench.ordering import orders
+from nanoserve_bench.pairing import comparisons, self_arms, told
 from nanoserve_bench.plan import (
     AcknowledgedRefusal,
     Arm,
     Cell,
-    Option,
     Plan,
-    PlannedComparison,
     SkippedDevice,
     WorkloadPlan,
 )
@@ -94,7 +93,8 @@ def build_plan(
     """
     chosen = [parse_arm(arm) for arm in choices.arms]
     baselines = choices.baselines or (chosen[0].name,)
-    selves = _self_arms(chosen, baselines)
+    _refuse_twice("baseline", baselines)
+    selves = self_arms(chosen, baselines)
     chosen += selves.values()
     _refuse_twice("arm", [choice.name for choice in chosen])
     grounds = tuple(itertools.product(devices, choices.dtypes))
@@ -103,30 +103,16 @@ def build_plan(
     _refuse_without_ceilings(systems)
     _refuse_several_grounds(systems, devices, choices.dtypes)
     blocks = stopping_rule(choices.least_blocks, choices.most_blocks, choices.target)
-    workloads = tuple(
-        _workload(name, choices, files, blocks=blocks.most + blocks.most_reruns)
-        for name in choices.workloads
-    )
-    if choices.load is not None:
-        workloads += tuple(w for base in workloads for w in choices.load.workloads(base))
-    _refuse_twice("workload", [workload.name for workload in workloads])
+    most_blocks = blocks.most + blocks.most_reruns
+    workloads = _workloads(choices, files, blocks=most_blocks)
     _refuse_twice("dtype", choices.dtypes)
     # In an open loop throughput is what was offered: it gives latencies, and no speedup.
     offered = tuple(workload.name for workload in workloads if workload.arrivals is not None)
     closed_holes = closed_arms(arms, systems, offered)
-    cells = tuple(
-        _cells(
-            arms=arms,
-            systems=systems,
-            devices=devices,
-            dtypes=choices.dtypes,
-            workloads=workloads,
-            model=model,
-        )
-    )
+    cells = tuple(_cells(arms, systems, grounds=grounds, workloads=workloads, model=model))
     closed = tuple(cell for cell in cells if cell.workload not in offered)
-    comparisons = tuple(_comparisons(baselines, selves, arms, systems, closed))
-    refuse_uncompared(arms, [arm for arm in arms if arm.name in baselines], comparisons)
+    pairs = tuple(comparisons(baselines, selves, arms, systems, closed))
+    refuse_uncompared(arms, [arm for arm in arms if arm.name in baselines], pairs)
     return Plan(
         schema=SCHEMA_VERSION,
         run_id=run_id,
@@ -143,9 +129,9 @@ def build_plan(
         dtypes=choices.dtypes,
         workloads=workloads,
         cells=cells,
-        comparisons=comparisons,
+        comparisons=pairs,
         blocks=blocks,
-        orders=tuple(orders(cells, blocks.most + blocks.most_reruns, choices.seed)),
+        orders=tuple(orders(cells, most_blocks, choices.seed)),
         acknowledged=_acknowledged(choices.acknowledged, cells),
         skipped_arms=skipped_arms + closed_holes,
     )
@@ -170,24 +156,6 @@ def _arm(choice: ArmChoice, system: type[System], build_engine: BuildEngine) -> 
         revision=None if built is None else built.revision,
         options=choice.options,
     )
-
-
-def _self_arms(chosen: Sequence[ArmChoice], baselines: Sequence[str]) -> Mapping[str, ArmChoice]:
-    """Each baseline once more where no arm runs the same, by the baseline's name.
-
-    Without an A/A no ratio may be printed. A variant is no stand-in: it is set against the baseline
-    to learn what it costs.
-    """
-    by_name = {choice.name: choice for choice in chosen}
-    _refuse_twice("baseline", baselines)
-    for name in baselines:
-        if name not in by_name:
-            raise PlanError(f"no arm is called {name!r}; there are: {', '.join(by_name)}")
-    return {
-        name: dataclasses.replace(by_name[name], name=f"{name}-again")
-        for name in baselines
-        if not any(other.name != name and other.runs == by_name[name].runs for other in chosen)
-    }
 
 
 def _refuse_twice(what: str, names: Sequence[str]) -> None:
@@ -215,6 +183,17 @@ def _refuse_several_grounds(
         )
 
 
+def _workloads(
+    choices: Choices, files: Mapping[str, WorkloadFile] | None, *, blocks: int
+) -> tuple[WorkloadPlan, ...]:
+    """The workloads, then the open loops that offer them."""
+    closed = tuple(_workload(name, choices, files, blocks=blocks) for name in choices.workloads)
+    loops = () if choices.load is None else (w for b in closed for w in choices.load.workloads(b))
+    workloads = (*closed, *loops)
+    _refuse_twice("workload", [workload.name for workload in workloads])
+    return workloads
+
+
 def _workload(
     name: str, choices: Choices, files: Mapping[str, WorkloadFile] | None, *, blocks: int
 ) -> WorkloadPlan:
@@ -234,11 +213,10 @@ def _workload(
 
 
 def _cells(
-    *,
     arms: Sequence[Arm],
     systems: Mapping[str, type[System]],
-    devices: Sequence[str],
-    dtypes: Sequence[str],
+    *,
+    grounds: Sequence[tuple[str, str]],
     workloads: Sequence[WorkloadPlan],
     model: str,
 ) -> Iterator[Cell]:
@@ -246,9 +224,9 @@ def _cells(
     again = {
         arm.name
         for index, arm in enumerate(arms)
-        if any(_told(arm) == _told(other) for other in arms[:index])
+        if any(told(arm) == told(other) for other in arms[:index])
     }
-    for device, dtype, workload, arm in itertools.product(devices, dtypes, workloads, arms):
+    for (device, dtype), workload, arm in itertools.product(grounds, workloads, arms):
         if not runs_on(systems[arm.name], device, dtype):
             continue
         if workload.arrivals is not None and (arm.name in again or not systems[arm.name].open_loop):
@@ -286,66 +264,3 @@ def _acknowledged(
         if not refusal.reason.strip():
             raise PlanError(f"say why {refusal.rule} is expected of {refusal.cell}")
     return refusals
-
-
-def _comparisons(
-    baselines: Sequence[str],
-    selves: Mapping[str, ArmChoice],
-    arms: Sequence[Arm],
-    systems: Mapping[str, type[System]],
-    cells: Sequence[Cell],
-) -> Iterator[PlannedComparison]:
-    """Every other arm's cells against each baseline's on the same ground.
-
-    A serial baseline has one cell there; a concurrent one is met at the same slots, by a serial
-    candidate at its one slot. A baseline is no candidate of a later one, and what was added as a
-    baseline's own A/A meets no other baseline. Arms of unlike prefix caches do not meet.
-    """
-    own_arms = {again.name: name for name, again in selves.items()}
-    for index, baseline in enumerate(baselines):
-        others = [
-            cell
-            for cell in cells
-            if cell.arm not in baselines[: index + 1]
-            and own_arms.get(cell.arm, baseline) == baseline
-        ]
-        own = [cell for cell in cells if cell.arm == baseline]
-        yield from _against(own, others, {arm.name: arm for arm in arms}, systems)
-
-
-def _against(
-    own: Sequence[Cell],
-    others: Sequence[Cell],
-    arms: Mapping[str, Arm],
-    systems: Mapping[str, type[System]],
-) -> Iterator[PlannedComparison]:
-    """The cells of one baseline, and those that are set against them."""
-
-    def ground(cell: Cell) -> tuple[str, str, str]:
-        return cell.device, cell.dtype, cell.workload
-
-    serial = any(systems[cell.arm].shape is Shape.SERIAL for cell in own)
-    references = {(*ground(cell), None if serial else cell.slots): cell for cell in own}
-    for cell in others:
-        reference = references.get((*ground(cell), None if serial else cell.slots))
-        if reference is None or not alike(arms[reference.arm], arms[cell.arm]):
-            continue
-        yield PlannedComparison(
-            baseline=reference.id,
-            candidate=cell.id,
-            kind=_kind(arms[reference.arm], arms[cell.arm], systems),
-        )
-
-
-def _kind(baseline: Arm, candidate: Arm, systems: Mapping[str, type[System]]) -> str:
-    """What a comparison of two arms is: of rivals, of two settings of one system, of one thing."""
-    one, other = (systems[arm.name].variant_of or arm.system for arm in (baseline, candidate))
-    if one != other:
-        return "rival"
-    told = [(arm.revision, frozenset(arm.options)) for arm in (baseline, candidate)]
-    return "self" if told[0] == told[1] else "revision"
-
-
-def _told(arm: Arm) -> tuple[str, str | None, frozenset[Option]]:
-    """What an arm runs, whatever it is called."""
-    return arm.system, arm.revision, frozenset(arm.options)
