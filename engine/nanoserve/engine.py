@@ -220,19 +220,21 @@ class Engine:
 
     def _leave(self, request: Request) -> None:
         """Deliver what has come of a request, and forget it."""
-        reason = request.finish_reason
-        if reason is None:
+        if request.finish_reason is None:
             raise ValueError(f"request {request.request_id!r} has not finished")
-        self._deliver(
-            request.request_id,
-            prompt=request.prompt_token_ids,
-            tokens=request.output_token_ids,
-            reason=reason,
-            error=request.error,
-            timings=request.timings(),
-            cached_tokens=request.cached_tokens,
-            logprobs=request.logprobs,
-            text=request.text,
+        tokens = request.output_token_ids
+        self._undelivered.append(
+            RequestOutput(
+                request_id=request.request_id,
+                prompt_token_ids=request.prompt_token_ids,
+                token_ids=tokens,
+                finish_reason=request.finish_reason,
+                error=request.error,
+                timings=request.timings(),
+                cached_tokens=request.cached_tokens,
+                logprobs=tuple(request.logprobs),
+                decode=self._decoder(tokens, request.text),
+            )
         )
         del self._live[request.request_id]
 
@@ -340,49 +342,26 @@ class Engine:
             token_ns=(),
             finished_ns=max(now_ns, due_ns),
         )
-        self._deliver(
-            request_id,
-            prompt=[],
-            tokens=[],
-            reason=FinishReason.ERROR,
-            error=error,
-            timings=timings,
-            cached_tokens=None,
-            logprobs=(),
-            text=None,
-        )
-
-    def _deliver(
-        self,
-        request_id: str,
-        *,
-        prompt: list[int],
-        tokens: list[int],
-        reason: FinishReason,
-        error: str | None,
-        timings: RequestTimings,
-        cached_tokens: int | None,
-        logprobs: Sequence[TokenLogprobs],
-        text: OutputText | None,
-    ) -> None:
-        tokenizer = self._runner.tokenizer
-        if text is not None:
-            decode: Callable[[], str] | None = text.__str__
-        else:
-            decode = partial(tokenizer.decode, tokens) if tokenizer else None
         self._undelivered.append(
             RequestOutput(
                 request_id=request_id,
-                prompt_token_ids=prompt,
-                token_ids=tokens,
-                finish_reason=reason,
+                prompt_token_ids=[],
+                token_ids=[],
+                finish_reason=FinishReason.ERROR,
                 error=error,
                 timings=timings,
-                cached_tokens=cached_tokens,
-                logprobs=tuple(logprobs),
-                decode=decode,
+                cached_tokens=None,
+                logprobs=(),
+                decode=self._decoder([], None),
             )
         )
+
+    def _decoder(self, tokens: list[int], text: OutputText | None) -> Callable[[], str] | None:
+        """What makes an output's text when somebody reads it: what grew with it, or the ids."""
+        if text is not None:
+            return text.__str__
+        tokenizer = self._runner.tokenizer
+        return partial(tokenizer.decode, tokens) if tokenizer else None
 
     # ---- what it is -----------------------------------------------------------------------
 
