@@ -56,6 +56,15 @@ class ResultsError(BenchError):
         super().__init__(f"{path}: {len(faults)} fault(s)\n{lines}")
 
 
+_LINE_CHARACTERS = 400
+
+
+def one_line(text: str) -> str:
+    """A reason as it can stand in a cell; of a long one the end, where a traceback says what."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LINE_CHARACTERS else f"... {line[-_LINE_CHARACTERS:]}"
+
+
 def shorten(value: str, limit: int = 80) -> str:
     """A value as it can stand in a message: at most `limit` characters."""
     return value if len(value) <= limit else f"{value[: limit - 3]}..."

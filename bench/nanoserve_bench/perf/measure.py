@@ -12,7 +12,6 @@ from nanoserve_bench.contention import disturbance
 from nanoserve_bench.launcher import Worker
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.perf.arms import Arm, Cell
-from nanoserve_bench.perf.processes import run_probe
 from nanoserve_bench.perf.records import (
     ArmReport,
     Ceiling,
@@ -23,6 +22,7 @@ from nanoserve_bench.perf.records import (
 )
 from nanoserve_bench.perf.sameness import prefix_digests
 from nanoserve_bench.plan import WorkloadPlan
+from nanoserve_bench.probes import StepsAnswer, StepsOrder, run_probe
 from nanoserve_bench.protocol import (
     Ceilings,
     Description,
@@ -298,25 +298,34 @@ class ArmRun:
         workload, prompts = self._ground.workloads[cell.workload], self._prompts[cell.workload]
         answer = run_probe(
             "step_probe",
-            {
-                "model_path": str(self._ground.model.path),
-                "slots": cell.slots,
-                "longest": workload.prompt_tokens + workload.new_tokens,
-                "max_tokens": workload.new_tokens,
-                "prompts": prompts.measured[: cell.requests],
-                "warmup": prompts.warmup[: cell.slots],
-            },
+            StepsOrder(
+                model_path=str(self._ground.model.path),
+                slots=cell.slots,
+                longest=workload.prompt_tokens + workload.new_tokens,
+                max_tokens=workload.new_tokens,
+                prompts=prompts.measured[: cell.requests],
+                warmup=prompts.warmup[: cell.slots],
+            ),
+            StepsAnswer,
             threads=self._ground.threads,
             timeout_s=trial_timeout_s(cell.requests * workload.new_tokens),
         )
         disturbed = disturbance(
-            wall_ns=answer.pop("wall_ns"),
-            other_cpu_ns=answer.pop("other_cpu_ns"),
-            steal_ns=answer.pop("steal_ns"),
+            wall_ns=answer.wall_ns, other_cpu_ns=answer.other_cpu_ns, steal_ns=answer.steal_ns
         )
         self.gathered.probes.append(
             StepProbe(
-                round=self._round, slots=cell.slots, attempt=attempt, disturbed=disturbed, **answer
+                round=self._round,
+                slots=cell.slots,
+                attempt=attempt,
+                kernel_path=answer.kernel_path,
+                steps=answer.steps,
+                steps_ns=answer.steps_ns,
+                model_ns=answer.model_ns,
+                peak_memory_bytes=answer.peak_memory_bytes,
+                weight_bytes=answer.weight_bytes,
+                pool_bytes=answer.pool_bytes,
+                disturbed=disturbed,
             )
         )
         return disturbed

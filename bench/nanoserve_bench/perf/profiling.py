@@ -10,13 +10,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nanoserve_bench.contention import disturbance
 from nanoserve_bench.errors import WorkerError
+from nanoserve_bench.faults import one_line
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.perf.processes import one_line, run_probe
 from nanoserve_bench.perf.profile import ProfileRow
+from nanoserve_bench.probes import ProfileAnswer, ProfileOrder, run_probe
 
 ROWS = (1, 8, 32)
 COMPILED_ROWS = (8,)
@@ -89,26 +89,25 @@ def take_profile(
     for variant in variants:
         wanted = compiled_rows if variant.compile else rows
         say(f"{variant.name}, {', '.join(map(str, wanted))} rows")
-        asked = {
-            "model_path": str(model.path),
-            "variant": variant.name,
-            "kernel": variant.kernel,
-            "compile": variant.compile,
-            "rows": list(wanted),
-            "prompt_tokens": PROMPT_TOKENS,
-            "new_tokens": NEW_TOKENS,
-            "repetitions": repetitions,
-        }
+        order = ProfileOrder(
+            model_path=str(model.path),
+            kernel=variant.kernel,
+            compile=variant.compile,
+            rows=tuple(wanted),
+            prompt_tokens=PROMPT_TOKENS,
+            new_tokens=NEW_TOKENS,
+            repetitions=repetitions,
+        )
         try:
-            answer = run_probe("step_profile", asked, threads=threads, timeout_s=_TIMEOUT_S)
+            answer = run_probe(
+                "step_profile", order, ProfileAnswer, threads=threads, timeout_s=_TIMEOUT_S
+            )
         except WorkerError as error:
             say(f"{variant.name} failed: {error}")
             result += [_missing(variant, count, str(error)) for count in wanted]
             continue
         reason = disturbance(
-            wall_ns=answer["wall_ns"],
-            other_cpu_ns=answer["other_cpu_ns"],
-            steal_ns=answer["steal_ns"],
+            wall_ns=answer.wall_ns, other_cpu_ns=answer.other_cpu_ns, steal_ns=answer.steal_ns
         )
         if reason is not None:
             disturbed.append(f"{variant.name}: {reason}")
@@ -116,11 +115,11 @@ def take_profile(
     return Taken(rows=tuple(result), disturbed=tuple(disturbed))
 
 
-def _rows(variant: Variant, answer: Any) -> list[ProfileRow]:
+def _rows(variant: Variant, answer: ProfileAnswer) -> list[ProfileRow]:
     return [
-        row_of(variant, entry["rows"], phase, samples, how=_how(variant, phase))
-        for entry in answer["rows"]
-        for phase, samples in entry["phases"].items()
+        row_of(variant, step.rows, phase.name, phase.samples_ns, how=_how(variant, phase.name))
+        for step in answer.steps
+        for phase in step.phases
     ]
 
 

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from nanoserve_bench.errors import PlanError, WorkerError
+from nanoserve_bench.faults import one_line
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.perf.arms import Arm
 from nanoserve_bench.perf.costs import arm_s
 from nanoserve_bench.perf.files import DOCUMENT, read_run, write_run
 from nanoserve_bench.perf.measure import ArmRun, Ground, Spare
-from nanoserve_bench.perf.processes import one_line
 from nanoserve_bench.perf.records import Hole, PerfRun
 from nanoserve_bench.progress import duration
 from nanoserve_bench.systems import find_all

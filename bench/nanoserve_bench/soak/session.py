@@ -10,9 +10,10 @@ from typing import Any
 
 from nanoserve_bench.block import TRIAGE_TIMEOUT_S, trial_timeout_s
 from nanoserve_bench.errors import WorkerError
+from nanoserve_bench.faults import one_line
 from nanoserve_bench.launcher import Worker
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.perf.processes import one_line, run_probe
+from nanoserve_bench.probes import EngineSettings, ServeAnswer, ServeOrder, run_probe
 from nanoserve_bench.protocol import Divergence, Launch, Triage, Trial, TrialResult
 from nanoserve_bench.soak.cases import Case, Proof, Request
 from nanoserve_bench.soak.records import (
@@ -123,15 +124,17 @@ class Session:
         requests = self._requests[:count]
         self._say(f"{case.name}: {count} requests, {case.settings()}")
         tokens = sum(len(r.prompt) + r.max_tokens for r in requests)
-        asked = {
-            "model_path": str(self._model.path),
-            "settings": self._settings(case),
-            "requests": [(request.prompt, request.max_tokens) for request in requests],
-        }
+        order = ServeOrder(
+            model_path=str(self._model.path),
+            settings=self._settings(case),
+            prompts=tuple(request.prompt for request in requests),
+            max_tokens=tuple(request.max_tokens for request in requests),
+        )
         try:
             answer = run_probe(
                 "soak_engine",
-                asked,
+                order,
+                ServeAnswer,
                 threads=self.soak.threads,
                 # Preempted requests are computed again and again.
                 timeout_s=5 * trial_timeout_s(tokens),
@@ -152,23 +155,23 @@ class Session:
         )
         self._add(row, differences)
 
-    def _settings(self, case: Case) -> dict[str, Any]:
-        """The engine's settings for a case."""
+    def _settings(self, case: Case) -> EngineSettings:
         request = -(-self._longest // case.block_size) * case.block_size
-        return {
-            "max_slots": case.slots,
-            "max_model_len": self._longest,
-            "block_size": case.block_size,
-            "kv_pool_tokens": None if case.tight_pool else case.slots * request,
-            "max_batch_tokens": case.max_batch_tokens,
-            "prefix_cache": case.prefix_cache,
-            "kernel": case.kernel,
-        }
+        return EngineSettings(
+            max_slots=case.slots,
+            max_model_len=self._longest,
+            block_size=case.block_size,
+            kv_pool_tokens=None if case.tight_pool else case.slots * request,
+            max_batch_tokens=case.max_batch_tokens,
+            prefix_cache=case.prefix_cache,
+            kernel=case.kernel,
+        )
 
-    def _look_into(self, case: Case, index: int, answer: Any, *, worker: Worker) -> DifferenceRow:
+    def _look_into(
+        self, case: Case, index: int, answer: ServeAnswer, *, worker: Worker
+    ) -> DifferenceRow:
         request, reference = self._requests[index], self._answers[index].token_ids
-        error = answer["errors"][index]
-        output = tuple(answer["outputs"][index])
+        error, output = answer.errors[index], answer.outputs[index]
         if error is not None:
             return _failure(case, index, request, error)
         self._say(f"{case.name}: looking into request {index}")
@@ -211,18 +214,17 @@ def _quoted(text: str | None) -> str | None:
     return None if text is None else json.dumps(text)
 
 
-def _differs(answer: Any, index: int, expected: Output) -> bool:
-    failed = answer["errors"][index] is not None
-    return failed or tuple(answer["outputs"][index]) != expected
+def _differs(answer: ServeAnswer, index: int, expected: Output) -> bool:
+    return answer.errors[index] is not None or answer.outputs[index] != expected
 
 
-def case_row(case: Case, answer: Any, differences: Sequence[DifferenceRow]) -> CaseRow:
+def case_row(case: Case, answer: ServeAnswer, differences: Sequence[DifferenceRow]) -> CaseRow:
     """What came of a case."""
     done = {
-        Proof.BATCHED: answer["most_rows"] > 1,
-        Proof.PREEMPTED: answer["preemptions"] > 0,
-        Proof.CHUNKED: answer["chunks"] > 0,
-        Proof.CACHED: answer["cached_tokens"] > 0,
+        Proof.BATCHED: answer.most_rows > 1,
+        Proof.PREEMPTED: answer.preemptions > 0,
+        Proof.CHUNKED: answer.chunks > 0,
+        Proof.CACHED: answer.cached_tokens > 0,
     }
     unproven = [proof.value for proof in case.proofs if not done[proof]]
     near_ties = sum(difference.kind == NEAR_TIE for difference in differences)
@@ -233,20 +235,20 @@ def case_row(case: Case, answer: Any, differences: Sequence[DifferenceRow]) -> C
         finding = Finding.UNPROVEN
     else:
         finding = Finding.NEAR_TIES if near_ties else Finding.IDENTICAL
-    requests = len(answer["outputs"])
+    requests = len(answer.outputs)
     return CaseRow(
         case=case.name,
-        settings=case.settings(answer["kv_pool_tokens"]),
-        kernel_path=answer["kernel_path"],
+        settings=case.settings(answer.kv_pool_tokens),
+        kernel_path=answer.kernel_path,
         requests=requests,
-        tokens=sum(map(len, answer["outputs"])),
+        tokens=sum(map(len, answer.outputs)),
         identical=requests - len(differences),
         near_ties=near_ties,
         bugs=bugs,
-        preemptions=answer["preemptions"],
-        chunks=answer["chunks"],
-        cached_tokens=answer["cached_tokens"],
-        most_rows=answer["most_rows"],
+        preemptions=answer.preemptions,
+        chunks=answer.chunks,
+        cached_tokens=answer.cached_tokens,
+        most_rows=answer.most_rows,
         finding=finding,
         note=f"it is there for {', '.join(unproven)}, and had none" if unproven else None,
     )

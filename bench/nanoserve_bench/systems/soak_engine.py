@@ -1,29 +1,26 @@
 """Run as a process of its own by `soak.session`: requests through the engine, set up as told.
 
-Standard input is one JSON object, the last line of standard output is another. The engine's books
-are checked on the way, because a lost block shows in tokens only much later. Without
-`kv_pool_tokens` among the settings, the KV pool is the one in which most requests are preempted.
+The engine's books are checked on the way, because a lost block shows in tokens only much later.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import replace
-from typing import Any
+from dataclasses import asdict, replace
 
 from nanoserve import Engine, EngineConfig, SamplingParams
 from nanoserve.outputs import RequestOutput
+from nanoserve_bench.probes import ServeAnswer, ServeOrder, carry_out
 from nanoserve_bench.systems.soak_pool import Policy, tight_pool
 
 _CHECK_EVERY = 50
+"""Steps between two looks at the books."""
 
 
-def serve(asked: dict[str, Any]) -> dict[str, Any]:
+def serve(order: ServeOrder) -> ServeAnswer:
     """All requests at once, to their end."""
-    config = _config(asked)
+    config = _config(order)
     engine = Engine(config)
-    for index, (prompt, max_tokens) in enumerate(asked["requests"]):
+    for index, (prompt, max_tokens) in enumerate(_requests(order)):
         params = SamplingParams(max_tokens=max_tokens, temperature=0.0, ignore_eos=True)
         engine.add_request(str(index), prompt, params)
     outputs: dict[int, RequestOutput] = {}
@@ -38,21 +35,26 @@ def serve(asked: dict[str, Any]) -> dict[str, Any]:
             engine.check_integrity()
     engine.check_integrity()
     holds = sum(len(output.timings.holds) for output in outputs.values())
-    return {
-        "kernel_path": engine.kernel_path,
-        "kv_pool_tokens": config.kv_pool_tokens,
-        "outputs": [outputs[index].token_ids for index in range(len(outputs))],
-        "errors": [outputs[index].error for index in range(len(outputs))],
-        "preemptions": holds - len(outputs),
+    ordered = [outputs[index] for index in range(len(outputs))]
+    return ServeAnswer(
+        kernel_path=engine.kernel_path,
+        kv_pool_tokens=config.kv_pool_tokens,
+        outputs=tuple(tuple(output.token_ids) for output in ordered),
+        errors=tuple(output.error for output in ordered),
+        preemptions=holds - len(outputs),
         # Every hold computes its prompt once, in one piece or in several.
-        "chunks": prefill_rows - holds,
-        "cached_tokens": sum(output.cached_tokens or 0 for output in outputs.values()),
-        "most_rows": most_rows,
-    }
+        chunks=prefill_rows - holds,
+        cached_tokens=sum(output.cached_tokens or 0 for output in ordered),
+        most_rows=most_rows,
+    )
 
 
-def _config(asked: dict[str, Any]) -> EngineConfig:
-    config = EngineConfig(model=asked["model_path"], **asked["settings"])
+def _requests(order: ServeOrder) -> list[tuple[tuple[int, ...], int]]:
+    return list(zip(order.prompts, order.max_tokens, strict=True))
+
+
+def _config(order: ServeOrder) -> EngineConfig:
+    config = EngineConfig(model=order.model_path, **asdict(order.settings))
     if config.kv_pool_tokens is not None:
         return config
     policy = Policy(
@@ -61,8 +63,8 @@ def _config(asked: dict[str, Any]) -> EngineConfig:
         block_size=config.block_size,
         prefix_cache=config.prefix_cache,
     )
-    return replace(config, kv_pool_tokens=tight_pool(asked["requests"], policy))
+    return replace(config, kv_pool_tokens=tight_pool(_requests(order), policy))
 
 
 if __name__ == "__main__":
-    print(json.dumps(serve(json.loads(sys.stdin.read()))))  # noqa: T201
+    carry_out(ServeOrder, serve)

@@ -3,13 +3,10 @@
 It runs one workload through the engine, as `nanoserve` does, and times the forward pass from inside
 every step: the one call into the compiled kernels, or the torch model. Whatever else a step takes
 (scheduling, flattening the batch, sampling, bookkeeping) is the time outside the model.
-
-Standard input is one JSON object, the last line of standard output is another.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +20,7 @@ from nanoserve.kernels.library import KernelLibrary
 from nanoserve.model_runner import ModelRunner
 from nanoserve.models.decoder import Decoder
 from nanoserve_bench.meters import Meter, peak_resident_bytes
+from nanoserve_bench.probes import StepsAnswer, StepsOrder, carry_out
 
 _BLOCK_SIZE = 16
 
@@ -138,36 +136,35 @@ def weight_bytes(folder: str) -> int:
     return sum(path.stat().st_size for path in Path(folder).glob("*.safetensors"))
 
 
-def main() -> None:
-    """Probe as standard input says."""
-    asked = json.loads(sys.stdin.read())
-    slots, tokens = asked["slots"], asked["max_tokens"]
-    engine, runner = build(asked["model_path"], slots=slots, longest=asked["longest"])
-    run(engine, asked["warmup"], slots=min(slots, len(asked["warmup"])), tokens=3)
+def probe(order: StepsOrder) -> StepsAnswer:
+    """Time the full steps of a workload.
+
+    Raises:
+        SystemExit: A request failed, or no step was full.
+    """
+    slots, tokens = order.slots, order.max_tokens
+    engine, runner = build(order.model_path, slots=slots, longest=order.longest)
+    run(engine, order.warmup, slots=min(slots, len(order.warmup)), tokens=3)
     loaded_bytes = peak_resident_bytes()
     started_ns = time.monotonic_ns()
     meter = Meter("cpu")
-    full = run(engine, asked["prompts"], slots=slots, tokens=tokens)
+    full = run(engine, order.prompts, slots=slots, tokens=tokens)
     reading = meter.read()
     peaks = [loaded_bytes, reading.peak_memory_bytes]
     known = [peak for peak in peaks if peak is not None]
-    print(  # noqa: T201
-        json.dumps(
-            {
-                "kernel_path": engine.kernel_path,
-                "steps": full.count,
-                "steps_ns": full.steps_ns,
-                "model_ns": full.model_ns,
-                "peak_memory_bytes": max(known) if len(known) == len(peaks) else None,
-                "weight_bytes": weight_bytes(asked["model_path"]),
-                "pool_bytes": pool_bytes(engine, runner),
-                "wall_ns": time.monotonic_ns() - started_ns,
-                "other_cpu_ns": reading.other_cpu_ns,
-                "steal_ns": reading.steal_ns,
-            }
-        )
+    return StepsAnswer(
+        kernel_path=engine.kernel_path,
+        steps=full.count,
+        steps_ns=full.steps_ns,
+        model_ns=full.model_ns,
+        peak_memory_bytes=max(known) if len(known) == len(peaks) else None,
+        weight_bytes=weight_bytes(order.model_path),
+        pool_bytes=pool_bytes(engine, runner),
+        wall_ns=time.monotonic_ns() - started_ns,
+        other_cpu_ns=reading.other_cpu_ns,
+        steal_ns=reading.steal_ns,
     )
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(StepsOrder, probe)

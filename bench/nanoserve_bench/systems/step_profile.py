@@ -7,20 +7,16 @@ attention, the forward pass, the runner and the sampler. The compiled step is on
 be looked into: its products are run again by themselves, matrix after matrix, so that the weights
 come from memory as they do in a step; attention is what a step grows by with its context; what is
 left of the call is norms, rotation, waiting at barriers.
-
-Standard input is one JSON object, the last line of standard output is another: samples in ns, by
-rows and phase.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -35,6 +31,7 @@ from nanoserve.linear import Linear, LinearKernel, OneDnnKernel, PlainKernel
 from nanoserve.model_runner import ModelRunner
 from nanoserve.models.decoder import Decoder
 from nanoserve_bench.meters import Meter
+from nanoserve_bench.probes import Phase, ProfileAnswer, ProfiledRows, ProfileOrder, carry_out
 from nanoserve_bench.systems.step_probe import FORWARD, Watch, replaced, watched
 
 KERNELS: dict[str, Callable[[], LinearKernel]] = {"plain": PlainKernel, "packed": OneDnnKernel}
@@ -60,24 +57,10 @@ class WatchedKernel:
         return self._watch.over(self._kernel.pack(weight, bias))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
-    """Standard input."""
-
-    model_path: str
-    variant: str
-    kernel: str
-    compile: bool
-    rows: tuple[int, ...]
-    prompt_tokens: int
-    new_tokens: int
-    repetitions: int
-
-
 class Bench:
     """One model, loaded one way."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: ProfileOrder) -> None:
         self.asked = asked
         self.linears = Watch()
         longest = asked.prompt_tokens + asked.new_tokens
@@ -284,27 +267,30 @@ def _times(call: Callable[[], object], repetitions: int) -> list[int]:
     return times
 
 
-def main() -> None:
-    """Profile as standard input says."""
-    raw = json.loads(sys.stdin.read())
-    asked = Asked(**{**raw, "rows": tuple(raw["rows"])})
-    bench = Bench(asked)
+def profile(order: ProfileOrder) -> ProfileAnswer:
+    """Profile the steps.
+
+    Raises:
+        SystemExit: A request failed, or the kernel that was asked for is not here.
+    """
+    bench = Bench(order)
     meter, started_ns = Meter("cpu"), time.monotonic_ns()
-    measured = compiled_forward(bench) if asked.compile else engine_phases(bench)
-    rows = [{"rows": count, "phases": phases} for count, phases in measured]
-    reading = meter.read()
-    print(  # noqa: T201
-        json.dumps(
-            {
-                "rows": rows,
-                "kernel_path": bench.runner.kernel_path,
-                "wall_ns": time.monotonic_ns() - started_ns,
-                "other_cpu_ns": reading.other_cpu_ns,
-                "steal_ns": reading.steal_ns,
-            }
+    measured = compiled_forward(bench) if order.compile else engine_phases(bench)
+    steps = tuple(
+        ProfiledRows(
+            rows=rows,
+            phases=tuple(Phase(name=n, samples_ns=tuple(s)) for n, s in phases.items()),
         )
+        for rows, phases in measured
+    )
+    reading = meter.read()
+    return ProfileAnswer(
+        steps=steps,
+        wall_ns=time.monotonic_ns() - started_ns,
+        other_cpu_ns=reading.other_cpu_ns,
+        steal_ns=reading.steal_ns,
     )
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(ProfileOrder, profile)

@@ -13,7 +13,7 @@ from nanoserve_bench.commands.soak import EXIT_BUG
 from nanoserve_bench.commands.soak import soak as command
 from nanoserve_bench.errors import WorkerError
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.perf.processes import run_probe
+from nanoserve_bench.probes import ServeAnswer, ServeOrder, run_probe
 from nanoserve_bench.record_files import RecordError
 from nanoserve_bench.soak import session
 from nanoserve_bench.soak.cases import CASES, FULL, QUICK, Case, Proof, draw
@@ -34,18 +34,18 @@ VOCABULARY = Vocabulary(size=200, special=frozenset({0, 1}))
 CASE = Case(name="a", slots=4, proofs=(Proof.BATCHED, Proof.PREEMPTED))
 
 
-def answer(**changes: Any) -> dict[str, Any]:
-    return {
-        "kernel_path": "a kernel",
-        "kv_pool_tokens": 432,
-        "outputs": [[1, 2], [3]],
-        "errors": [None, None],
-        "preemptions": 1,
-        "chunks": 0,
-        "cached_tokens": 0,
-        "most_rows": 2,
-        **changes,
-    }
+def answer(**changes: Any) -> ServeAnswer:
+    usual = ServeAnswer(
+        kernel_path="a kernel",
+        kv_pool_tokens=432,
+        outputs=((1, 2), (3,)),
+        errors=(None, None),
+        preemptions=1,
+        chunks=0,
+        cached_tokens=0,
+        most_rows=2,
+    )
+    return dataclasses.replace(usual, **changes)
 
 
 def difference(kind: str) -> DifferenceRow:
@@ -163,18 +163,25 @@ def test_the_real_thing_on_a_tiny_model(
     """
     served: list[int] = []
 
-    def changed(*args: Any, **kwargs: Any) -> Any:
-        settings = args[1]["settings"]
-        served.append(settings["max_slots"])
+    def changed(
+        module: str, order: ServeOrder, kind: type[ServeAnswer], *, threads: int, timeout_s: float
+    ) -> ServeAnswer:
+        slots = order.settings.max_slots
+        served.append(slots)
         if served == [3, 32]:
             raise KeyboardInterrupt
-        if settings["max_slots"] == 32:
+        if slots == 32:
             raise WorkerError("it would not start")
-        given = run_probe(*args, **kwargs)
-        if settings["max_slots"] == 3:
-            given["outputs"][0][0] = (given["outputs"][0][0] + 1) % 200
-            given["errors"][1] = "out of something"
-        return given
+        given = run_probe(module, order, kind, threads=threads, timeout_s=timeout_s)
+        if slots != 3:
+            return given
+        (first, *rest), *others = given.outputs
+        _, _, *errors = given.errors
+        return dataclasses.replace(
+            given,
+            outputs=(((first + 1) % 200, *rest), *others),
+            errors=(None, "out of something", *errors),
+        )
 
     monkeypatch.setattr(session, "run_probe", changed)
     monkeypatch.setenv("NANOSERVE_CACHE", str(cache))
