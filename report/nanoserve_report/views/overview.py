@@ -6,7 +6,7 @@ from nanoserve_bench.plan import Plan
 from nanoserve_bench.soundness import Finding, SoundCell, SoundComparison, SoundMarginal
 from nanoserve_bench.soundness.rule import Rule
 from nanoserve_bench.statistics import Worth
-from nanoserve_report import claims, numbers, source
+from nanoserve_report import claims, judgements, numbers, source
 from nanoserve_report.links import Linker
 from nanoserve_report.setting import slug
 from nanoserve_report.study import Study
@@ -137,7 +137,7 @@ def quoted_doublings(sweep: Sweep | None) -> Table:
     measured = {} if sweep is None else {
         item.lower.slots: item
         for item in sweep.sound_marginals
-        if item.lower.arm == claims.ENGINE
+        if item.lower.arm == judgements.ENGINE
     }  # fmt: skip
     return Table(
         caption="Each doubling: quoted from the source document, and measured here",
@@ -162,9 +162,9 @@ def _quoted_doubling(row: source.QuotedDoubling, item: SoundMarginal | None) -> 
     said = common.verdict(row.verdict)
     if item is None:
         return (names, quoted[0], NOT_MEASURED, quoted[1], NOT_MEASURED, said, NOT_MEASURED,
-                common.verdict(claims.NOT_TRIED))  # fmt: skip
+                common.verdict(judgements.NOT_TRIED))  # fmt: skip
     pair = (Worth(row.verdict), item.verdict)
-    word = claims.REPRODUCED if pair[0] is pair[1] else claims.UNDECIDED
+    word = judgements.REPRODUCED if pair[0] is pair[1] else judgements.UNDECIDED
     return (
         names,
         quoted[0],
@@ -173,7 +173,7 @@ def _quoted_doubling(row: source.QuotedDoubling, item: SoundMarginal | None) -> 
         common.ratio(item.product, ""),
         said,
         common.verdict(item.verdict),
-        common.verdict(claims.REFUTED if pair in claims.OPPOSITES else word),
+        common.verdict(judgements.REFUTED if pair in judgements.OPPOSITES else word),
     )
 
 
