@@ -15,10 +15,19 @@ from fractions import Fraction
 
 from nanoserve_bench import statistics
 from nanoserve_bench.perf.arms import BASELINE, DECODE, STEP_PROBE
-from nanoserve_bench.perf.goals import GOALS, PROMPT, Best, Goal, Measure, Quantity, ReadBandwidth
-from nanoserve_bench.perf.records import FigureRow, PerfRun, PerfTrial, StepProbe
+from nanoserve_bench.perf.goals import GOALS, PROMPT, Best, Goal, Measure, Quantity
+from nanoserve_bench.perf.quantities import (
+    Reference,
+    Refused,
+    Unmeasured,
+    probe_of,
+    reference_value,
+    trial_of,
+    value,
+    weight_bytes,
+)
+from nanoserve_bench.perf.records import FigureRow, PerfRun, PerfTrial
 from nanoserve_bench.perf.sameness import disagreement, unlike
-from nanoserve_bench.records import NS_PER_S
 from nanoserve_bench.soundness.rules.stat_blocks import LEAST_FOR_A_RATIO
 
 WORD_BYTES = 4
@@ -33,14 +42,6 @@ class Standing(StrEnum):
     UNDECIDED = "undecided"
     REFUSED = "refused"
     HOLE = "hole"
-
-
-class Unmeasured(Exception):
-    """A quantity that does not exist, and why."""
-
-
-class Refused(Exception):
-    """A quantity that exists and must not be used, and why."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,104 +79,12 @@ def standing(goal: Goal, interval: Interval) -> Standing:
     return Standing.MET if met else Standing.MISSED if missed else Standing.UNDECIDED
 
 
-def value(run: PerfRun, number: int, quantity: Quantity) -> Fraction:
-    """A quantity in one round, in the unit of its measure.
-
-    Raises:
-        Unmeasured: It was not measured in that round.
-        Refused: It breaks a rule.
-    """
-    if quantity.measure in {Measure.OUTSIDE_S, Measure.EXTRA_BYTES}:
-        return _probed(_probe_of(run, number, quantity.slots), quantity.measure)
-    trial = trial_of(run, number, quantity)
-    for refusal in run.refusals:
-        same = (refusal.round, refusal.arm) == (trial.round, trial.arm)
-        if same and (refusal.workload, refusal.slots, refusal.attempt) == (
-            trial.workload,
-            trial.slots,
-            trial.attempt,
-        ):
-            raise Refused(f"{quantity.arm}, round {number + 1}: {refusal.rule} {refusal.message}")
-    return _timed(run, trial, quantity.measure)
-
-
-def trial_of(run: PerfRun, number: int, quantity: Quantity) -> PerfTrial:
-    """The last attempt at a trial.
-
-    Raises:
-        Unmeasured: There is none.
-    """
-    attempts = [
-        trial
-        for trial in run.trials
-        if (trial.round, trial.arm) == (number, quantity.arm)
-        and (trial.workload, trial.slots) == (quantity.workload, quantity.slots)
-    ]
-    if not attempts:
-        raise Unmeasured(_why_missing(run, number, quantity.arm))
-    return max(attempts, key=lambda trial: trial.attempt)
-
-
-def _why_missing(run: PerfRun, number: int, arm: str) -> str:
-    for hole in run.holes:
-        if hole.arm == arm and hole.round in {None, number}:
-            return f"{arm}: {hole.reason}"
-    if arm not in run.orders[number]:
-        return f"{arm} took no part"
-    return f"{arm} was not measured in round {number + 1}"
-
-
-def _probe_of(run: PerfRun, number: int, slots: int) -> StepProbe:
-    attempts = [p for p in run.probes if (p.round, p.slots) == (number, slots)]
-    if not attempts:
-        raise Unmeasured(_why_missing(run, number, STEP_PROBE))
-    return max(attempts, key=lambda probe: probe.attempt)
-
-
-def _probed(probe: StepProbe, measure: Measure) -> Fraction:
-    if measure is Measure.OUTSIDE_S:
-        return Fraction(probe.steps_ns - probe.model_ns, probe.steps * NS_PER_S)
-    if probe.peak_memory_bytes is None:
-        raise Unmeasured("this system does not tell a process's peak memory")
-    return Fraction(probe.peak_memory_bytes - probe.weight_bytes - probe.pool_bytes)
-
-
-def _timed(run: PerfRun, trial: PerfTrial, measure: Measure) -> Fraction:
-    def known(number: int | None, what: str) -> int:
-        if not number:
-            raise Unmeasured(f"{trial.arm} tells no {what}")
-        return number
-
-    if measure is Measure.THROUGHPUT:
-        return Fraction(trial.output_tokens * NS_PER_S, trial.wall_ns)
-    if measure is Measure.PER_SLOT_SECOND:
-        return Fraction(trial.output_tokens * NS_PER_S, known(trial.served_ns, "holds"))
-    if measure is Measure.PREFILL_RATE:
-        return Fraction(trial.requests * NS_PER_S, known(trial.prefill_ns, "first tokens"))
-    steps = known(trial.full_steps, "full decode steps")
-    rate = Fraction(steps * NS_PER_S, known(trial.full_steps_ns, "full decode steps"))
-    if measure is Measure.DECODE_RATE:
-        return rate * trial.slots
-    return rate * known(_weight_bytes(run, trial.arm), "bytes of weights a step")
-
-
-def _weight_bytes(run: PerfRun, arm: str) -> int | None:
-    return next((a.weight_bytes_per_step for a in run.arms if a.arm == arm), None)
-
-
-def _bandwidth(run: PerfRun, number: int) -> Fraction:
-    rates = [c.read_bytes_per_s for c in run.ceilings if c.round == number]
-    if not rates:
-        raise Unmeasured(f"the read bandwidth was not measured in round {number + 1}")
-    return Fraction(max(rates))
-
-
 def _measured(run: PerfRun, goal: Goal) -> FigureRow:
     note, arm, reference = _reference(run, goal)
     rounds = _usable_rounds(run, goal.candidate, reference)
     _refuse_unlike(run, rounds, goal.candidate, reference)
     ours = [value(run, number, goal.candidate) for number in rounds]
-    theirs = None if reference is None else [_of(run, n, reference) for n in rounds]
+    theirs = None if reference is None else [reference_value(run, n, reference) for n in rounds]
     scale = Fraction(goal.per_unit)
     ratios = (
         [mine / scale for mine in ours]
@@ -207,15 +116,6 @@ def _measured(run: PerfRun, goal: Goal) -> FigureRow:
 def _title(run: PerfRun, goal: Goal) -> str:
     lengths = {workload.name: workload.prompt_tokens for workload in run.workloads}
     return goal.title.replace(PROMPT, str(lengths.get(goal.candidate.workload, "?")))
-
-
-Reference = Quantity | ReadBandwidth | None
-
-
-def _of(run: PerfRun, number: int, reference: Quantity | ReadBandwidth) -> Fraction:
-    if isinstance(reference, ReadBandwidth):
-        return _bandwidth(run, number)
-    return value(run, number, reference)
 
 
 def _reference(run: PerfRun, goal: Goal) -> tuple[str | None, str | None, Reference]:
@@ -268,7 +168,7 @@ def _usable_rounds(run: PerfRun, candidate: Quantity, reference: Reference) -> l
         try:
             value(run, number, candidate)
             if reference is not None:
-                _of(run, number, reference)
+                reference_value(run, number, reference)
         except Unmeasured as missing:
             reason = str(missing)
             continue
@@ -323,7 +223,7 @@ def _disturbed(run: PerfRun, number: int, *quantities: Reference) -> bool:
         if not isinstance(quantity, Quantity):
             continue
         if quantity.arm == STEP_PROBE:
-            if _probe_of(run, number, quantity.slots).disturbed is not None:
+            if probe_of(run, number, quantity.slots).disturbed is not None:
                 return True
         elif trial_of(run, number, quantity).disturbed is not None:
             return True
@@ -358,15 +258,15 @@ def _floor(run: PerfRun, rounds: Sequence[int], quantity: Quantity) -> float | N
     }
     if quantity.workload != DECODE or quantity.measure not in bounds:
         return None
-    weight_bytes = _weight_bytes(run, quantity.arm)
+    read_bytes = weight_bytes(run, quantity.arm)
     floors = []
     for number in rounds:
         ceilings = [ceiling for ceiling in run.ceilings if ceiling.round == number]
-        if weight_bytes is None or not ceilings:
+        if read_bytes is None or not ceilings:
             return None
-        operations = 2 * Fraction(weight_bytes, WORD_BYTES) * quantity.slots
+        operations = 2 * Fraction(read_bytes, WORD_BYTES) * quantity.slots
         step_s = max(
-            weight_bytes / Fraction(max(c.read_bytes_per_s for c in ceilings)),
+            read_bytes / Fraction(max(c.read_bytes_per_s for c in ceilings)),
             operations / Fraction(max(c.matmul_flop_per_s for c in ceilings)),
         )
         floors.append(bounds[quantity.measure](step_s))
