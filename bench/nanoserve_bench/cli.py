@@ -1,6 +1,7 @@
 """`nanoserve-bench`: the commands under one roof, and one way to end badly.
 
-Whatever the benchmark raises on purpose ends as a message without a traceback.
+Whatever the benchmark raises on purpose ends as a message without a traceback, and so does what the
+file system refuses.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nanoserve_bench.commands.sweep import sweep
 from nanoserve_bench.commands.systems import systems
 from nanoserve_bench.errors import BenchError, WorkerError
 
-EXIT_NOT_STARTED, EXIT_WORKER, EXIT_INTERRUPTED = 2, 3, 130
+EXIT_NOT_STARTED, EXIT_WORKER, EXIT_FILES, EXIT_INTERRUPTED = 2, 3, 3, 130
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -44,6 +45,9 @@ def main() -> None:
     except BenchError as error:
         click.echo(str(error), err=True)
         code = EXIT_NOT_STARTED
+    except OSError as error:  # a full disk, a folder that was taken away: nobody's bug
+        click.echo(f"{error}\nWhat is complete is kept: the same command goes on.", err=True)
+        code = EXIT_FILES
     except (click.Abort, KeyboardInterrupt):
         click.echo("Interrupted. The same command goes on where it stopped.", err=True)
         code = EXIT_INTERRUPTED

@@ -232,7 +232,10 @@ def _places(places: list[str]) -> str:
 
 
 def main() -> None:
-    """Run the command line; what is raised on purpose ends as a message without a traceback."""
+    """Run the command line; what is raised on purpose ends as a message without a traceback.
+
+    So does what the file system refuses: a full disk, a page that must not be written.
+    """
     try:
         code = cli.main(standalone_mode=False)
     except click.ClickException as error:
@@ -241,7 +244,7 @@ def main() -> None:
     except click.Abort:
         click.echo("interrupted", err=True)
         code = EXIT_INTERRUPTED
-    except (BenchError, BookError, PublishError, ScaffoldError) as error:
+    except (BenchError, BookError, PublishError, ScaffoldError, OSError) as error:
         click.echo(str(error), err=True)
         code = EXIT_FAILED
     sys.exit(code)

@@ -128,6 +128,7 @@ def test_a_folder_that_cannot_be_written_is_said_before_anything_is_measured(
     [
         (PlanError("not like this"), 2, "not like this"),
         (WorkerError("it died"), 3, "it died\nWhat is complete is kept"),
+        (OSError(28, "No space left on device"), 3, "No space left on device\nWhat is complete"),
         (KeyboardInterrupt(), 130, "goes on where it stopped"),
     ],
 )

@@ -52,6 +52,16 @@ def test_a_refusal_exits_1_and_says_what_to_do_first(
     assert (docs / "results" / "index.md").is_file()
 
 
+def test_a_page_that_cannot_be_written_is_named(
+    capsys, monkeypatch, one_root: Path, docs: Path
+) -> None:
+    (docs / "results").touch()
+    code, _, err = run(capsys, monkeypatch, "build", one_root, "--docs", docs, "--pages-only")
+    assert code == 2
+    assert str(docs / "results") in err
+    assert len(err.splitlines()) == 1
+
+
 def test_a_run_under_two_names_counts_once(
     capsys, monkeypatch, one_root: Path, tmp_path: Path, docs: Path
 ) -> None:

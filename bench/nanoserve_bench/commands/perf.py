@@ -40,6 +40,7 @@ Exit codes
   1  this engine or its baseline gave no number, or one that was refused;
      with --check, a goal was missed, too (an undecided one is no failure)
   2  could not be started
+  3  a file could not be written
   130  interrupted; the same command goes on
 """
 

@@ -27,7 +27,8 @@ Exit codes
   0  the reference's tokens everywhere, but for near-ties, which are published
   1  a difference that is no near-tie, a request that failed, or a case that did not do what
      it is there for
-  2  could not be started       3  the reference failed
+  2  could not be started
+  3  the reference failed, or a file could not be written
   130  interrupted; the same command goes on
 """
 

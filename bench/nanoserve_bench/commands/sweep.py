@@ -41,9 +41,11 @@ Examples
 
 \b
 Exit codes
-  0  everything measured is sound     2    the sweep could not be started
-  1  the gate refused something       3    a worker failed
-                                      130  interrupted; start it again to go on
+  0    everything measured is sound
+  1    the gate refused something
+  2    the sweep could not be started
+  3    a worker failed, or a file could not be written; start it again to go on
+  130  interrupted; likewise
 """
 
 
