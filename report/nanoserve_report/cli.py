@@ -61,6 +61,8 @@ def build(results: Path, docs: Path, site: Path, pages_only: bool) -> None:
     What is refused is shown as a hole with its reason. The exit code is 1 when anything is
     unsound and was not acknowledged in its plan, or when there is nothing to show.
     """
+    if not pages_only:
+        site.mkdir(parents=True, exist_ok=True)  # said now, and not by mkdocs after the judging
     study, book = _compose(results, docs, _kept(docs))
     book.write(docs)
     click.echo(f"{len(book.files)} files written below {docs / 'results'}")

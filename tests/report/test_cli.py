@@ -60,6 +60,11 @@ def test_a_page_that_cannot_be_written_is_named(
     assert code == 2
     assert str(docs / "results") in err
     assert len(err.splitlines()) == 1
+    site = docs / "results" / "site"
+    code, out, err = run(capsys, monkeypatch, "build", one_root, "--docs", docs, "--site", site)
+    assert (code, out) == (2, "")
+    assert str(site) in err
+    assert len(err.splitlines()) == 1
 
 
 def test_a_run_under_two_names_counts_once(
