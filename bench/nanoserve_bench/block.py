@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from nanoserve_bench import timeouts
 from nanoserve_bench.arrivals import offered
 from nanoserve_bench.launcher import Worker
-from nanoserve_bench.meters import MOST_SETTLE_S, load_average
+from nanoserve_bench.meters import load_average
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import Arm, Cell, Plan
 from nanoserve_bench.progress import Progress
@@ -44,10 +45,6 @@ from nanoserve_bench.schema import (
 from nanoserve_bench.systems import find
 from nanoserve_bench.workload import WARMUP_TOKENS, PromptBook
 from nanoserve_bench.writer import BlockRows
-
-CEILINGS_TIMEOUT_S = 300.0
-TRIAGE_TIMEOUT_S = 600.0
-SETTLE_TIMEOUT_S = MOST_SETTLE_S + 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,11 +77,6 @@ class _Done:
 
     cell: Cell
     result: TrialResult
-
-
-def trial_timeout_s(tokens: int) -> float:
-    """How long a trial may take before its worker counts as hung: far beyond any honest one."""
-    return 120.0 + 5.0 * tokens
 
 
 class BlockRun:
@@ -197,7 +189,7 @@ class BlockRun:
             due_ns=due,
         )
         self._progress.start(f"{'warming up' if warmup else 'running'} {cell.id}")
-        timeout_s = trial_timeout_s(sum(trial.max_tokens)) + max(due, default=0) / 1e9
+        timeout_s = timeouts.trial_s(sum(trial.max_tokens)) + max(due, default=0) / 1e9
         load_before = load_average()
         started_at = datetime.now(UTC).isoformat(timespec="milliseconds")
         started_ns = time.monotonic_ns()
@@ -229,7 +221,7 @@ class BlockRun:
         self._progress.finish_trial(cell.id, wall_ns / 1e9, warmup=warmup)
         if find(cell.system).lingers:
             self._progress.start(f"waiting until {cell.arm} does nothing")
-            running.worker.ask(Settle(), Settled, timeout_s=SETTLE_TIMEOUT_S)
+            running.worker.ask(Settle(), Settled, timeout_s=timeouts.SETTLE_S)
         return result
 
     def _keep(self, cell: Cell, result: TrialResult, *, warmup: bool) -> None:
@@ -270,7 +262,7 @@ class BlockRun:
         self._progress.start(f"measuring what {launch.device} can do")
         buffer_bytes = self._study.model.weight_bytes
         ceilings = running.worker.ask(
-            MeasureCeilings(buffer_bytes=buffer_bytes), Ceilings, timeout_s=CEILINGS_TIMEOUT_S
+            MeasureCeilings(buffer_bytes=buffer_bytes), Ceilings, timeout_s=timeouts.CEILINGS_S
         )
         self._ceilings.append(
             CeilingRow(
@@ -295,7 +287,7 @@ class BlockRun:
                 continue  # the gate refuses the pair, and says that nothing was recorded
             for request, divergence in _divergences(reference.result, other.result):
                 self._progress.start(f"looking into request {request} of {other.cell.id}")
-                triage = worker.ask(divergence, Triage, timeout_s=TRIAGE_TIMEOUT_S)
+                triage = worker.ask(divergence, Triage, timeout_s=timeouts.TRIAGE_S)
                 self._divergences.append(
                     self._divergence_row(reference.cell, other.cell, request, divergence, triage)
                 )
@@ -303,17 +295,15 @@ class BlockRun:
     def _divergence_row(
         self, reference: Cell, cell: Cell, request: str, divergence: Divergence, triage: Triage
     ) -> DivergenceRow:
-        def at(position: int, ids: tuple[int, ...]) -> int | None:
-            return ids[position] if position < len(ids) else None
-
+        token_id, reference_token_id = divergence.tokens_at(triage.position)
         return DivergenceRow(
             block=self._block,
             cell=cell.id,
             reference_cell=reference.id,
             request=request,
             position=triage.position,
-            token_id=at(triage.position, divergence.output_ids),
-            reference_token_id=at(triage.position, divergence.reference_ids),
+            token_id=token_id,
+            reference_token_id=reference_token_id,
             text=triage.text,
             reference_text=triage.reference_text,
             logit=triage.logit,

@@ -174,6 +174,14 @@ class Divergence:
     output_ids: tuple[int, ...]
     reference_ids: tuple[int, ...]
 
+    def tokens_at(self, position: int) -> tuple[int | None, int | None]:
+        """The token of either output at a position; None for one that has ended there."""
+        own, reference = (
+            ids[position] if position < len(ids) else None
+            for ids in (self.output_ids, self.reference_ids)
+        )
+        return own, reference
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Triage:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from nanoserve_bench.block import CEILINGS_TIMEOUT_S, trial_timeout_s
+from nanoserve_bench import timeouts
 from nanoserve_bench.contention import disturbance
 from nanoserve_bench.launcher import Worker
 from nanoserve_bench.models import ModelFolder
@@ -282,7 +282,7 @@ class ArmRun:
         self._say(f"{self._arm.name}: what the machine can do")
         size = self._ground.model.weight_bytes
         ceilings = worker.ask(
-            MeasureCeilings(buffer_bytes=size), Ceilings, timeout_s=CEILINGS_TIMEOUT_S
+            MeasureCeilings(buffer_bytes=size), Ceilings, timeout_s=timeouts.CEILINGS_S
         )
         self.gathered.ceilings.append(
             Ceiling(
@@ -308,7 +308,7 @@ class ArmRun:
             ),
             StepsAnswer,
             threads=self._ground.threads,
-            timeout_s=trial_timeout_s(cell.requests * workload.new_tokens),
+            timeout_s=timeouts.trial_s(cell.requests * workload.new_tokens),
         )
         disturbed = disturbance(
             wall_ns=answer.wall_ns, other_cpu_ns=answer.other_cpu_ns, steal_ns=answer.steal_ns
@@ -337,7 +337,7 @@ def _words(cell: Cell) -> str:
 
 
 def _timeout_s(trial: Trial) -> float:
-    return trial_timeout_s(sum(map(len, trial.prompts)) + sum(trial.max_tokens))
+    return timeouts.trial_s(sum(map(len, trial.prompts)) + sum(trial.max_tokens))
 
 
 def flaws_of(run: SystemRun) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nanoserve_bench.block import TRIAGE_TIMEOUT_S, trial_timeout_s
+from nanoserve_bench import timeouts
 from nanoserve_bench.errors import WorkerError
 from nanoserve_bench.faults import one_line
 from nanoserve_bench.launcher import Worker
@@ -110,7 +110,7 @@ class Session:
                 max_tokens=tuple(request.max_tokens for request in portion),
             )
             tokens = sum(map(len, trial.prompts)) + sum(trial.max_tokens)
-            result = worker.ask(trial, TrialResult, timeout_s=trial_timeout_s(tokens))
+            result = worker.ask(trial, TrialResult, timeout_s=timeouts.trial_s(tokens))
             self._answers += [
                 answer_row(index, request, record.output_ids)
                 for index, (request, record) in enumerate(
@@ -137,7 +137,7 @@ class Session:
                 ServeAnswer,
                 threads=self.soak.threads,
                 # Preempted requests are computed again and again.
-                timeout_s=5 * trial_timeout_s(tokens),
+                timeout_s=5 * timeouts.trial_s(tokens),
             )
         except WorkerError as error:
             self._add(_failed(case, count, one_line(str(error))), ())
@@ -175,23 +175,19 @@ class Session:
         if error is not None:
             return _failure(case, index, request, error)
         self._say(f"{case.name}: looking into request {index}")
-        triage = worker.ask(
-            Divergence(prompt_ids=request.prompt, output_ids=output, reference_ids=reference),
-            Triage,
-            timeout_s=TRIAGE_TIMEOUT_S,
+        divergence = Divergence(
+            prompt_ids=request.prompt, output_ids=output, reference_ids=reference
         )
-
-        def at(ids: Output) -> int | None:
-            return ids[triage.position] if triage.position < len(ids) else None
-
+        triage = worker.ask(divergence, Triage, timeout_s=timeouts.TRIAGE_S)
+        token_id, reference_token_id = divergence.tokens_at(triage.position)
         return DifferenceRow(
             case=case.name,
             request=index,
             prompt_tokens=len(request.prompt),
             kind=triage.kind,
             position=triage.position,
-            token_id=at(output),
-            reference_token_id=at(reference),
+            token_id=token_id,
+            reference_token_id=reference_token_id,
             text=_quoted(triage.text),
             reference_text=_quoted(triage.reference_text),
             top2_margin=triage.top2_margin,

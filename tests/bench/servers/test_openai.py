@@ -12,7 +12,6 @@ import pytest
 from safetensors.torch import load_file
 
 from nanoserve_bench import RunUnsound, UnfairComparison, check_offered_load, compare, worker
-from nanoserve_bench.block import trial_timeout_s
 from nanoserve_bench.errors import PlanError
 from nanoserve_bench.models import ModelFolder
 from nanoserve_bench.plan import Option
@@ -29,6 +28,7 @@ from nanoserve_bench.records import Settings
 from nanoserve_bench.systems import listeners
 from nanoserve_bench.systems.openai import OpenAi, endpoint_of
 from nanoserve_bench.systems.outstanding import patience_s, run_outstanding
+from nanoserve_bench.timeouts import trial_s
 from nanoserve_bench.worker import Session
 from support.completions_server import CompletionsServer, Reply, honest, serving
 from support.served import BAD, PROMPTS, TOKENS, breaks_off, measured, options_of, run_of
@@ -294,4 +294,4 @@ def test_the_server_is_found_by_its_port(server: CompletionsServer) -> None:
 
 def test_a_client_gives_up_before_the_sweep_does() -> None:
     for tokens in (1, 128, 10_000):
-        assert patience_s(tokens) + 10 < trial_timeout_s(tokens)
+        assert patience_s(tokens) + 10 < trial_s(tokens)
