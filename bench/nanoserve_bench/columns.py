@@ -39,6 +39,8 @@ def _parse_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
         raise ValueError("is not a finite number")
+    if value == 0 and text.startswith("-"):
+        raise ValueError("is a zero with a minus")
     return value
 
 
@@ -92,7 +94,7 @@ def _parse_holds(text: str) -> tuple[Hold, ...]:
 def _format_float(value: float) -> str:
     if not math.isfinite(value):
         raise ValueError(f"{value!r} cannot be written: a missing value is None")
-    return repr(float(value))
+    return repr(float(value) or 0.0)  # a zero has no sign
 
 
 def _format_str(value: str) -> str:

@@ -86,7 +86,7 @@ def t_quantile(probability: float, degrees: float) -> float:
     return float(stdtrit(degrees, probability))
 
 
-def t_upper_tail(value: float, degrees: int) -> float:
+def t_upper_tail(value: float, degrees: float) -> float:
     """The probability that Student's t exceeds `value`."""
     return float(stdtr(degrees, -value))
 

@@ -179,6 +179,21 @@ CONTROLS: tuple[Control, ...] = tuple(
             lambda: load_studies.study(0.1, slots=1),
         ),
         (
+            "open-loop-of-many-lengths",
+            "An open loop whose requests have prompts of four lengths.",
+            load_studies.of_many_lengths,
+        ),
+        (
+            "a-coarse-clock",
+            "The clock ticks ten thousand times a second, and spans come again and again.",
+            lambda: ways.coarse_clock(100_000),
+        ),
+        (
+            "a-fine-clock",
+            "The clock ticks a million times a second.",
+            lambda: ways.coarse_clock(1000),
+        ),
+        (
             "preempted",
             "Requests lose their slot and get it back.",
             lambda: scheduled(study(), Policy(preempts=True)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from nanoserve_bench.load import LoadChoice
-from nanoserve_bench.plan import WorkloadPlan
+from nanoserve_bench.plan import RequestLengths, WorkloadPlan
 from support import sound
 
 BASE = WorkloadPlan(name="day44", requests=32, prompt_tokens=6, new_tokens=16, slots=(1, 2, 4, 8))
@@ -28,6 +28,17 @@ def study(*shares: float, process: str = "poisson", slots: int = 8, **more) -> s
     objective = {k: more.pop(k) for k in tuple(more) if k.startswith("objective")}
     chosen = loads(*shares, process=process, slots=slots, **objective)
     return sound.study(workload=BASE, loads=chosen, **more)
+
+
+def of_many_lengths() -> sound.Study:
+    """A sound study of an open loop whose requests have prompts of four lengths."""
+    (load,) = loads(0.9)
+    lengths = tuple(
+        RequestLengths(prompt_tokens=3 + number % 4, new_tokens=16) for number in range(32)
+    )
+    return sound.study(
+        workload=BASE, loads=(dataclasses.replace(load, lengths=lengths, source="by hand"),)
+    )
 
 
 def cell(load: WorkloadPlan) -> str:

@@ -128,3 +128,30 @@ def probe_in_company() -> Study:
         blocks=[2],
     )
     return clean
+
+
+def coarse_clock(unit_ns: int) -> Study:
+    """All stamps are of a clock that ticks in units of so many nanoseconds."""
+    clean = study()
+
+    def up(stamp: int) -> int:
+        return -(-stamp // unit_ns) * unit_ns
+
+    for index, block in enumerate(clean.blocks):
+        clean.blocks[index] = replace(
+            block,
+            requests=tuple(
+                replace(
+                    row,
+                    arrival_ns=up(row.arrival_ns),
+                    submitted_ns=up(row.submitted_ns),
+                    holds_ns=tuple(Hold(*map(up, hold)) for hold in row.holds_ns or ()),
+                    first_token_ns=up(row.first_token_ns or 0),
+                    finished_ns=up(row.finished_ns or 0),
+                    token_ns=tuple(map(up, row.token_ns or ())),
+                )
+                for row in block.requests
+            ),
+            steps=tuple(replace(row, start_ns=up(row.start_ns)) for row in block.steps),
+        )
+    return clean

@@ -6,6 +6,7 @@ that a kill table can be made by running it.
 """
 
 from support.mutants import (
+    fifth,
     forms,
     fourth,
     fresh,
@@ -34,6 +35,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *third.MUTANTS,
     *steps.MUTANTS,
     *fourth.MUTANTS,
+    *fifth.MUTANTS,
 )
 
 __all__ = ["MUTANTS", "Mutant"]

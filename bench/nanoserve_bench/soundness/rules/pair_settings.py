@@ -9,6 +9,8 @@ from nanoserve_bench.records import Settings, SystemRun, undeclared
 from nanoserve_bench.soundness.rule import Flaw, PairRule
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
+_SAMPLES = frozenset({"sample", "samples", "sampling", "do_sample", "multinomial"})
+_NO = frozenset({"0", "false", "no", "off"})
 
 MOST_CACHED_APART = 0.1
 """Of all prompt tokens, the most that one side may take more from its cache than the other."""
@@ -99,11 +101,22 @@ THREADS = PairRule(
 )
 
 
+def _samples(decoding: str) -> bool:
+    """Whether a decoding that calls itself greedy goes on to say that it samples."""
+    for part in decoding.split(";")[1:]:
+        name, _, value = part.partition("=")
+        if name.strip().casefold() in _SAMPLES and value.strip().casefold() not in _NO:
+            return True
+    return False
+
+
 def _decoding(baseline: SystemRun, candidate: SystemRun) -> Iterator[Flaw]:
     yield from _same(baseline, candidate, "decoding")
     for side, run in (("baseline", baseline), ("candidate", candidate)):
         decoding = _known(run.settings, "decoding")
-        if decoding is not None and str(decoding).split(";")[0] != "greedy":
+        if decoding is not None and (
+            str(decoding).split(";")[0] != "greedy" or _samples(str(decoding))
+        ):
             yield Flaw(
                 f"the {side} did not decode greedily ({decoding}): that its tokens agree is no "
                 "evidence of equal work"

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from nanoserve_bench.arrivals import offerable
-from nanoserve_bench.plan import Arm, Plan
+from nanoserve_bench.plan import Arm, Plan, PlannedComparison
 from nanoserve_bench.records import Shape
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.physical import ITEM_BYTES
@@ -179,6 +179,8 @@ def _dtype_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
 def _workload_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     measured = {cell.workload for cell in plan.cells}
     for workload in plan.workloads:
+        if len(set(workload.slots)) < len(workload.slots):
+            yield f"workload {workload.name} lists a number of slots twice", "workloads"
         if workload.name not in measured:
             yield f"workload {workload.name} is to be run, and has no cell", "workloads"
         lengths = workload.lengths
@@ -242,6 +244,21 @@ def _told(arm: Arm) -> tuple[object, ...]:
     return arm.system, arm.version, arm.revision, frozenset(arm.options)
 
 
+def _kind_flaws(
+    planned: PlannedComparison, below: tuple[object, ...] | None, above: tuple[object, ...] | None
+) -> Iterator[tuple[str, str]]:
+    """Two arms that are no two revisions, or no one thing, by what they were told."""
+    if below is None or above is None:
+        return
+    names = f"{planned.candidate} and {planned.baseline}"
+    if planned.kind == "revision" and below == above:
+        yield f"{names} are of one revision and setting", "comparisons"
+    if planned.kind == "revision" and below[0] != above[0]:
+        yield f"{names} are of two systems, and called two revisions of one", "comparisons"
+    if planned.kind == "self" and below[0] == above[0] and below != above:
+        yield f"{names} are called one thing, and differ", "comparisons"
+
+
 def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
     systems = {cell.id: cell.system for cell in plan.cells}
     workloads = {cell.id: cell.workload for cell in plan.cells}
@@ -253,22 +270,7 @@ def _comparison_flaws(plan: Plan) -> Iterator[tuple[str, str]]:
             if cell_id not in systems:
                 yield f"a comparison names {cell_id}, which is no cell", "comparisons"
         below, above = arms.get(planned.baseline), arms.get(planned.candidate)
-        if planned.kind == "revision" and below is not None and below == above:
-            yield (
-                f"{planned.candidate} and {planned.baseline} are of one revision and setting",
-                "comparisons",
-            )
-        if (
-            planned.kind == "self"
-            and below is not None
-            and above is not None
-            and below[0] == above[0]
-            and below != above
-        ):
-            yield (
-                f"{planned.candidate} and {planned.baseline} are called one thing, and differ",
-                "comparisons",
-            )
+        yield from _kind_flaws(planned, below, above)
         if planned.kind not in KINDS:
             yield f"a comparison is of the unknown kind {planned.kind!r}", "comparisons"
         if planned.kind == "rival" and systems.get(planned.baseline) == systems.get(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,18 +13,38 @@ from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.records import RunRecord
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.likeness import (
+    LEAST_PART,
     LEAST_SPANS,
+    PARTS,
     SURE,
     Floats,
     Likeness,
     copies,
+    part_length,
+    partial_copies,
+    shares_of,
     spans_of,
 )
+from nanoserve_bench.soundness.repeats import MOST_ALIKE, Repeat, alike, repeats
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
+from nanoserve_bench.tables import Ints
 from nanoserve_bench.trialset import TrialSet
 
-LEAST_SHARED = 0.5
-"""A trial that shares at least this much of its requests' durations with another is a copy."""
+LEAST_SHARED = 0.25
+"""A trial that shares at least this much of its requests' durations with another is a copy.
+
+The durations of two requests, told in nanoseconds, are never equal by chance; a few may be where a
+system tells nothing but holds, and a trial has thousands of them.
+"""
+
+
+class _Noise(NamedTuple):
+    """What a trial is held against others by; `fine` where its clock tells spans apart."""
+
+    trial: Trial
+    shares: Floats
+    thing: Hashable
+    fine: bool
 
 
 def durations(record: RunRecord) -> tuple[int | None, int | None, int | None]:
@@ -71,34 +92,58 @@ def _copies(evidence: Evidence, inspection: Inspection) -> None:
         one, other = by_number[earlier], by_number[later]
         if count >= LEAST_SHARED * min(len(one.run.records), len(other.run.records)):
             _refuse(one, other, evidence, inspection)
-    _shaken(evidence, inspection)
+    spans = _spans(evidence)
+    for found in repeats([spans for _, spans in spans]):
+        one, other = (spans[place][0] for place in (found.earlier, found.later))
+        _refuse_repeat(one, other, found, evidence, inspection)
+    _shaken(spans, evidence, inspection)
 
 
-def _shaken(evidence: Evidence, inspection: Inspection) -> None:
-    """Copies whose stamps were shaken, so that no duration is left as it was."""
-    alike: dict[tuple[int, int], list[tuple[Trial, Floats]]] = defaultdict(list)
-    steady = {workload.name for workload in evidence.plan.workloads if _is_steady(workload)}
+def _spans(evidence: Evidence) -> list[tuple[Trial, Ints]]:
+    """Of every trial that is no warm-up and tells its tokens, the spans between its steps."""
     tokens = evidence.columns.requests.lists("token_ns")
+    told = []
     for trial in evidence.trials:
-        if trial.row.warmup or trial.cell.workload not in steady:
-            continue
-        own = [int(evidence.columns.bounds[trial.number + i]) for i in (0, 1)]
+        own = evidence.columns.place(trial.number)
         rows = min(trial.run.slots, own[1] - own[0])
-        spans = spans_of(tokens.part(*own), rows) if rows > 0 else None
-        if spans is not None:
-            alike[rows, len(spans)].append((trial, spans))
-    for group in alike.values():
-        trials = [trial for trial, _ in group]
+        if rows > 0 and not trial.row.warmup:
+            told.append((trial, spans_of(tokens.part(*own), rows)))
+    return told
+
+
+def _shaken(
+    spans: Sequence[tuple[Trial, Ints]], evidence: Evidence, inspection: Inspection
+) -> None:
+    """Copies whose stamps were shaken, so that no duration is left as it was."""
+    steady = {w.name: w for w in evidence.plan.workloads if _is_steady(w)}
+    groups: dict[tuple[int, int, str], list[_Noise]] = defaultdict(list)
+    for trial, whole in spans:
+        shares = shares_of(whole) if trial.cell.workload in steady else None
+        if shares is not None:
+            rows = min(trial.run.slots, len(trial.run.records))
+            noise = _Noise(trial, shares, _measures(trial), alike(whole) <= MOST_ALIKE)
+            groups[rows, len(shares), trial.cell.workload].append(noise)
+    for (rows, _, name), group in groups.items():
+        trials, noises, things, fine = zip(*group, strict=True)
+        workload, parts = steady[name], [place for place, judged in enumerate(fine) if judged]
+        likenesses = [
+            *copies(noises, [trial.cell.id for trial in trials], things),
+            *(
+                found._replace(earlier=parts[found.earlier], later=parts[found.later])
+                for found in partial_copies(
+                    [noises[place] for place in parts],
+                    [things[place] for place in parts],
+                    part_length(workload.new_tokens),
+                    alike=rows == 1 and not workload.lengths,
+                )
+            ),
+        ]
         seen: set[tuple[int, int]] = set()
-        for found in copies(
-            [spans for _, spans in group],
-            [trial.cell.id for trial in trials],
-            [_measures(trial) for trial in trials],
-        ):
-            one, other = trials[found.earlier], trials[found.later]
-            if (found.earlier, found.later) not in seen:
-                _refuse_shaken(one, other, found, evidence, inspection)
-            seen.add((found.earlier, found.later))
+        for found in likenesses:
+            pair = found.earlier, found.later
+            if pair not in seen:
+                _refuse_shaken(trials[pair[0]], trials[pair[1]], found, evidence, inspection)
+            seen.add(pair)
 
 
 def _measures(trial: Trial) -> Hashable:
@@ -120,13 +165,34 @@ def _refuse_shaken(
 ) -> None:
     for trial, twin in ((one, other), (other, one)):
         if id(trial) in evidence.measured_ids:
+            what = "its steps"
+            because = f"their noise has the rank correlation {found.agreement:.3f}, and "
+            because += f"{found.chance:.3f} is the most by chance"
+            if found.parts:
+                what = f"{found.parts} part(s) of its steps"
+                because = f"parts agree so much in {found.agreement:.1e} studies by chance"
             inspection.refuse_trial(
                 trial,
                 Flaw(
-                    f"its steps are long and short where those of {twin.cell.id} in block "
+                    f"{what} are long and short where those of {twin.cell.id} in block "
                     f"{twin.block} are: one of the two is a copy whose stamps were shaken",
-                    evidence=f"their noise has the rank correlation {found.agreement:.3f}, and "
-                    f"{found.chance:.3f} is the most by chance",
+                    evidence=because,
+                ),
+            )
+
+
+def _refuse_repeat(
+    one: Trial, other: Trial, found: Repeat, evidence: Evidence, inspection: Inspection
+) -> None:
+    for trial, twin in ((one, other), (other, one))[: 1 if one is other else 2]:
+        if id(trial) in evidence.measured_ids:
+            inspection.refuse_trial(
+                trial,
+                Flaw(
+                    "its steps take, one behind the other and to the nanosecond, the time of "
+                    f"those of {twin.cell.id} in block {twin.block}: a part of it is a copy",
+                    evidence=f"{found.times} time(s) {found.length} steps in a row, which chance "
+                    "does not show once",
                 ),
             )
 
@@ -155,18 +221,21 @@ def _refuse(one: Trial, other: Trial, evidence: Evidence, inspection: Inspection
 COPIES = StudyRule(
     code="RUN017",
     name="trial-not-a-copy",
-    sentence="No trial shares half of its requests' durations, or the noise of its steps, with "
-    "another.",
+    sentence="No trial shares a quarter of its requests' durations, spans in a row, or the noise "
+    "of its steps, with another.",
     rationale=(
         "Two runs never take the same number of nanoseconds for one request after the other. A "
         "trial that was copied with its stamps shifted, or a best trial that was written over a "
-        "bad one, does, even if some of its stamps were touched up. If all were shaken, the "
+        "bad one, does, even if some of its stamps were touched up; and where only a part of it "
+        "was copied, the spans between its tokens are the other's for that part, which is looked "
+        "for as long as the clock tells spans apart. If all were shaken, the "
         "steps that happened to be long in the one are long in the other still. So what is left of "
         "the time of each step when the cell's usual time for it is taken off is ranked, and no "
         f"two trials may agree in it by more than {SURE:.0f} times what chance allows (in 26,000 "
-        "pairs of real trials 3.5 times was the most). It needs token stamps, "
-        f"{LEAST_SPANS} steps, and a workload of one shape in all blocks; noise that was drawn as "
-        "large as the machine's own hides a copy from it."
+        f"pairs of real trials 3.5 times was the most), and parts of {LEAST_PART} steps or more of "
+        f"two trials may not agree as chance would let them in {PARTS:.0e} studies. It needs "
+        f"token stamps, {LEAST_SPANS} steps, and a workload of one shape in all blocks; noise that "
+        "was drawn as large as the machine's own hides a copy from it."
     ),
     remedy="Measure again; find out how the rows came to be written twice.",
     check=_copies,

@@ -7,6 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from nanoserve_bench.arrivals import offerable, offered
+from nanoserve_bench.plan import WorkloadPlan
 from nanoserve_bench.records import RunRecord, Shape, StepRecord, SystemRun
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
@@ -123,6 +124,30 @@ def _most_together(records: Sequence[RunRecord]) -> int:
     return max(itertools.accumulate(change for _, change in events), default=0)
 
 
+def _other_request_due(trial: Trial, workload: WorkloadPlan) -> Flaw | None:
+    """A request whose lengths are those of one that was due at another time.
+
+    How many there are of each length is for RUN020.
+    """
+    records = sorted(trial.run.records, key=lambda record: record.arrival_ns)
+    if len({record.arrival_ns for record in records}) < len(records):
+        return None  # of two that come at once it is not known which is which
+    for place, (record, planned) in enumerate(
+        zip(records, workload.of_block(trial.block), strict=False)
+    ):
+        if (len(record.prompt_ids), record.max_tokens) != (
+            planned.prompt_tokens,
+            planned.new_tokens,
+        ):
+            return Flaw(
+                f"request {record.request} arrived as number {place}, with a prompt of "
+                f"{len(record.prompt_ids)} tokens that asks for {record.max_tokens}, and the one "
+                f"that was due has {planned.prompt_tokens} and {planned.new_tokens}",
+                request=record.request,
+            )
+    return None
+
+
 def _together(evidence: Evidence) -> Iterator[Trial]:
     """Trials of concurrent systems whose requests are handed over all at once."""
     burst = {w.name for w in evidence.plan.workloads if w.arrivals is None}
@@ -132,21 +157,18 @@ def _together(evidence: Evidence) -> Iterator[Trial]:
 
 
 def _late_in_a_burst(evidence: Evidence, trial: Trial) -> Flaw | None:
-    """A request of such a trial that arrived when another one had been answered."""
+    """A request of such a trial that arrived when another one had its first token."""
     trials = evidence.columns
-    arrival, finished = (
-        trials.of_trial(name, trial.number) for name in ("arrival_ns", "finished_ns")
-    )
-    if (
-        not trials.full("finished_ns", trial.number)
-        or len(arrival) < 2
-        or (arrival.max() < finished.min())
-    ):
+    event, what = "finished_ns", "finished"
+    if trials.full("first_token_ns", trial.number):
+        event, what = "first_token_ns", "its first token"
+    arrival, answered = (trials.of_trial(name, trial.number) for name in ("arrival_ns", event))
+    if not trials.full(event, trial.number) or len(arrival) < 2 or (arrival.max() < answered.min()):
         return None
     request = trials.request(trials.place(trial.number)[0] + int(arrival.argmax()))
     return Flaw(
-        f"request {request} arrived at {arrival.max()} ns, when another one had finished at "
-        f"{finished.min()} ns: the workload hands all of them over at once",
+        f"request {request} arrived at {arrival.max()} ns, when another one had {what} at "
+        f"{answered.min()} ns: the workload hands all of them over at once",
         request=request,
     )
 
@@ -175,6 +197,9 @@ def _offered(evidence: Evidence, inspection: Inspection) -> None:
         due = offered(evidence.plan, workload, trial.block) if whole else None
         for flaw in load_flaws(trial.run, due):
             inspection.refuse_trial(trial, flaw)
+        flaw = _other_request_due(trial, workload)
+        if flaw is not None:
+            inspection.refuse_trial(trial, flaw)
 
 
 OFFERED = StudyRule(
@@ -182,7 +207,7 @@ OFFERED = StudyRule(
     name="load-as-offered",
     sentence="In an open loop every request arrives when it is due and is submitted within 10 ms "
     "of when it could be, and none waits in the client; where all come at once, none arrives after "
-    "another has finished.",
+    "another was answered.",
     rationale=(
         "A client that waits for an answer before it sends the next request measures a closed "
         "loop: the slower the system, the lighter its load, and the queue is nowhere to be seen. "
