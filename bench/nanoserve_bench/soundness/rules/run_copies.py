@@ -233,7 +233,7 @@ COPIES = StudyRule(
         "the time of each step when the cell's usual time for it is taken off is ranked, and no "
         f"two trials may agree in it by more than {SURE:.0f} times what chance allows (in 26,000 "
         f"pairs of real trials 3.5 times was the most), and parts of {LEAST_PART} steps or more of "
-        f"two trials may not agree as chance would let them in {PARTS:.0e} studies. It needs "
+        f"two trials may not agree as chance shows it in one of {1 / PARTS:,.0f} studies. It needs "
         f"token stamps, {LEAST_SPANS} steps, and a workload of one shape in all blocks; noise that "
         "was drawn as large as the machine's own hides a copy from it."
     ),
