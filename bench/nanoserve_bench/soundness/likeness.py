@@ -160,7 +160,7 @@ def partial_copies(
             mine = measures == number
             left[mine] = parts[mine] - np.median(parts[mine], axis=axes)
         ranks = _ranks(np.diff(left.reshape(-1, length - 1), axis=1))
-        degrees = _usual(ranks) ** -2 + 1  # of Student's t that a correlation of so many has
+        degrees = usual(ranks) ** -2 + 1  # of Student's t that a correlation of so many has
         value = t_quantile(1 - _OFTEN / pairs, degrees)
         for one, other, agreement in _above(ranks, value / math.hypot(value, math.sqrt(degrees))):
             (below, here), (above, there) = divmod(one, places), divmod(other, places)

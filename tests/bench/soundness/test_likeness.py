@@ -13,6 +13,7 @@ from nanoserve_bench.soundness.likeness import (
     Floats,
     copies,
     shared_ranks,
+    shares_of,
     spans_of,
     usual,
 )
@@ -51,7 +52,7 @@ def found(trials: list[Floats], cells: str, things: str | None = None) -> list[t
 def test_spans_are_shares_of_their_mean(
     tokens: list[int], rows: int, expected: list[float] | None
 ) -> None:
-    spans = spans_of(np.array(tokens, np.int64), rows)
+    spans = shares_of(spans_of(np.array(tokens, np.int64), rows))
     assert (None if spans is None else spans.tolist()) == expected
 
 

@@ -210,7 +210,7 @@ def test_an_id_that_looks_like_a_place_is_that_place(
     [
         (BASE, AGAIN, "self", []),
         (BASE, engine(1), "self", []),
-        (BASE, engine(1), "revision", []),
+        (BASE, engine(1), "revision", ["are of two systems, and called two revisions of one"]),
         (BASE, AGAIN, "revision", ["are of one revision and setting"]),
         (BASE, "x", "revision", ["x, which is no cell"]),
         ("y", "x", "revision", ["y, which is no cell", "x, which is no cell"]),
