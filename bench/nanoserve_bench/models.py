@@ -186,7 +186,7 @@ def _describe(name: str, folder: Path, source: str) -> ModelFolder:
 def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise PlanError(f"{path} cannot be read: {error}") from error
     if not isinstance(value, dict):
         raise PlanError(f"{path} is not a JSON object")

@@ -71,6 +71,7 @@ def test_an_unknown_model_is_answered_with_what_there_could_be(name: str, messag
         ({}, "config.json cannot be read"),
         ({"config.json": "[]"}, "is not a JSON object"),
         ({"config.json": "{"}, "cannot be read"),
+        ({"config.json": "[" * 100_000}, "cannot be read"),
         ({"config.json": "{}"}, "gives no vocab_size"),
         ({"config.json": '{"vocab_size": 5}'}, "holds no .safetensors"),
         (

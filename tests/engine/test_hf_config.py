@@ -131,8 +131,9 @@ def test_what_would_run_nearly_right_is_refused(
         (b"[1]", "holds a list, not an object"),
         (b'{"model_type": "llama", "num_attention_heads": 4}', "key 'hidden_size' is missing"),
         (b'{"vocab_size": %s}' % (b"9" * 5000), "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
     ],
-    ids=["cut off", "not UTF-8", "a list", "a missing key", "a number beyond all bounds"],
+    ids=["cut off", "not UTF-8", "a list", "a missing key", "a number beyond all bounds", "depths"],
 )
 def test_a_damaged_config_says_where_and_what(tmp_path: Path, content: bytes, message: str):
     (tmp_path / "config.json").write_bytes(content)

@@ -57,7 +57,11 @@ def test_a_missing_shard_is_named(folder: Path):
         SafetensorsCheckpoint(folder)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"weight_map": 3}'])
+@pytest.mark.parametrize(
+    "content",
+    ["{}", "[]", "{", '{"weight_map": 3}', "[" * 10**5],
+    ids=["empty", "a list", "cut off", "no map", "depths"],
+)
 def test_a_damaged_index_is_named(folder: Path, content: str):
     shard(folder)
     (folder / "model.safetensors.index.json").write_text(content)

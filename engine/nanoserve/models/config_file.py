@@ -31,7 +31,8 @@ class ConfigFile:
         """
         try:
             values = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:  # not UTF-8, not JSON, or a number of thousands of digits
+        except (ValueError, RecursionError) as error:
+            # Not UTF-8, not JSON, a number of thousands of digits, or lists in lists without end.
             raise WeightsMismatch(f"{path} is not valid JSON: {error}") from error
         if not isinstance(values, dict):
             raise WeightsMismatch(f"{path} holds a {type(values).__name__}, not an object")

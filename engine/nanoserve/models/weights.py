@@ -106,7 +106,7 @@ def _weight_files(folder: Path) -> list[Path]:
         raise ModelNotFound(f"{folder} has neither model.safetensors nor {index.name}")
     try:
         shards = list(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise WeightsMismatch(f"{index} has no readable 'weight_map': {error!r}") from error
     for shard in shards:
         if not is_text(shard):
