@@ -140,6 +140,28 @@ def test_caches_may_serve_a_tenth_of_the_prompts_apart(
 # PAIR003 and PAIR004: how long prompts and outputs are.
 
 
+@pytest.mark.parametrize(
+    ("decoding", "greedy"),
+    [
+        ("greedy", True),
+        ("greedy;do_sample=False;top_p=0.9", True),
+        ("greedy;do_sample=0;ignore_eos", True),
+        ("greedy;do_sample=true", False),
+        ("greedy;ignore_eos; Do_Sample = 1", False),
+        ("greedy;sample", False),
+        ("sample;ignore_eos", False),
+    ],
+)
+def test_a_decoding_is_greedy_where_it_does_not_sample(decoding: str, greedy: bool) -> None:
+    run = serial(1, decoding=decoding)
+    said = [
+        f"the {side} did not decode greedily ({decoding}): that its tokens agree is no evidence of "
+        "equal work"
+        for side in ("baseline", "candidate")
+    ]
+    assert messages(pair_settings.DECODING, run, run) == ([] if greedy else said)
+
+
 def test_prompt_lengths_are_told_with_their_counts() -> None:
     longer = edited(serial(3), 1, prompt_ids=(1, 1, 2, 3, 4))
     assert flaws(pair_work.PROMPT_LENGTHS, serial(3), serial(3)) == []

@@ -533,6 +533,7 @@ def test_the_first_request_is_the_one_that_came_first() -> None:
     [
         ("greedy;ignore_eos", (True, frozenset())),
         ("greedy;eos=0,2", (False, frozenset({0, 2}))),
+        ("greedy;eos=0, 2", (False, frozenset({0, 2}))),
         ("greedy", (False, frozenset())),
         (None, (False, frozenset())),
         ("greedy;eos=", (False, frozenset())),

@@ -165,7 +165,7 @@ def declared_eos(decoding: str | None) -> tuple[bool, frozenset[int]]:
     parts = decoding.split(";") if decoding else []
     ids = [part.removeprefix("eos=") for part in parts if part.startswith("eos=")]
     return "ignore_eos" in parts, frozenset(
-        int(text) for part in ids for text in part.split(",") if text.isdigit()
+        int(text) for part in ids for text in part.split(",") if text.strip().isdigit()
     )
 
 
