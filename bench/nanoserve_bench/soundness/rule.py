@@ -54,7 +54,7 @@ class Rule:
     @property
     def family(self) -> str:
         """`run`, `pair`, `statistics` or `report`."""
-        prefix = self.code.rstrip("0123456789")
+        prefix = self.code[:-3]  # the rest are its three digits
         return {"RUN": "run", "PAIR": "pair", "STAT": "statistics", "REP": "report"}[prefix]
 
 
