@@ -87,7 +87,8 @@ def test_a_test_of_whole_studies_is_about_the_rules_that_it_names(
 
 
 def test_the_tests_that_are_looked_through_are_there() -> None:
-    for modules in (["records"], ["soundness.rules.run_tokens", "soundness.rules.stat_self"]):
+    of_rules = ["soundness.rules.run_tokens", "soundness.rules.stat_self"]
+    for modules in (["records"], [*selection.GATE], of_rules):
         for test in selection.tests_of(modules):
             file, _, function = test.partition("::")
             text = (mutation.ROOT / file).read_text("utf-8")

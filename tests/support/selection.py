@@ -14,7 +14,12 @@ BENCH, SOUNDNESS = "tests/bench", "tests/bench/soundness"
 PACKAGE = "nanoserve_bench"
 FREE = ("records", "comparison")
 RULES = "soundness.rules."
-HELPERS = {"soundness.likeness": "soundness.rules.run_copies"}
+GATE = ("soundness.rule", "soundness.direct", "soundness.verdict", "soundness.judge")
+"""What applies the rules, whichever they are: held to tests of its own."""
+HELPERS = {
+    "soundness.likeness": "soundness.rules.run_copies",
+    "soundness.physical": "soundness.rules.run_ceiling",
+}
 """What one module of rules alone is built on: held to the tests of those rules."""
 FOLDERS = (
     f"{SOUNDNESS}/test_mutants.py::test_a_mutant_is_refused_by_the_rule_meant_for_it",
@@ -38,8 +43,11 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     own = tuple(f"{BENCH}/test_{name}.py" for name in FREE)
     if set(modules) <= set(FREE):
         return own
-    files = ("test_run_rules", "test_pair_rules", "test_likeness", *WHOLE, "test_profile")
     direct = (f"{BENCH}/test_offered_load.py", own[-1])
+    if set(modules) <= set(GATE):
+        files = ("test_gate", "test_judge", "test_run_rules", "test_pair_rules")
+        return (*(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
+    files = ("test_run_rules", "test_pair_rules", "test_likeness", *WHOLE, "test_profile")
     return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
 
 
