@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from nanoserve_bench.results import ResultSet
+from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.soundness import Finding, rule_of
 from nanoserve_bench.soundness.evidence import Evidence
 from nanoserve_bench.soundness.judge import inspect
 from nanoserve_bench.soundness.rule import Inspection
 from support.rebuild import replace
+from support.sound import study
 
 Rows = tuple[Any, ...]
+
+
+def sound(folder: Path) -> ResultSet:
+    """The sound study: six cells of eight requests in eight blocks."""
+    return read(study().write(folder / "run"))
 
 
 def asked(results: ResultSet, code: str, **changes: Any) -> Inspection:

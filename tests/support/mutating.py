@@ -6,9 +6,9 @@ every change gets a fork that runs the tests which reach its function, quick fil
 fails. Nothing of the package runs in the process that forks, so that no change ever sees what
 another one left behind. OUT becomes a JSON list of an outcome for each change.
 
-The folders of mutants and controls are written and read once and kept beside OUT, and only the
-rules in question judge them. Tests that judge whole studies reach every rule; over a change of a
-rule only those run that name a rule of its module.
+The folders of mutants, of controls and of the sound study are written and read once and kept beside
+OUT, and only the rules in question judge the mutants and controls. Tests that judge whole studies
+reach every rule; over a change of a rule only those run that name a rule of its module.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Literal, NoReturn
 from unittest import mock
 
@@ -190,8 +191,9 @@ class Mutating:
 
     def _keep_folders(self, change: Change | None) -> None:
         """Have mutants and controls judged from what was kept of them, by the rules in question."""
-        from support import kill_table  # noqa: PLC0415 - once the package is changeable
+        from support import asking, kill_table  # noqa: PLC0415 - once the package is changeable
         from support.mutants import Mutant  # noqa: PLC0415 - likewise
+        from support.sound import study  # noqa: PLC0415 - likewise
 
         judging = importlib.import_module("nanoserve_bench.soundness.judge")
         readers = {rule.code for rule in judging.READ_RULES}
@@ -210,6 +212,8 @@ class Mutating:
                 return judging.judge(results)
 
         kill_table.verdict_of = verdict_of
+        whole = SimpleNamespace(name="sound-study", write=lambda path: study().write(path))
+        asking.sound = lambda _folder: self._kept(whole)
 
     def _kept(self, item: Any) -> Any:
         """The results of a mutant or a control; None where they cannot be read."""

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from nanoserve_bench.results import ResultSet, read
-from support.sound import study
+from nanoserve_bench.results import ResultSet
+from support import asking
 
 
 @pytest.fixture(autouse=True)
@@ -17,5 +17,5 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="session")
 def results(tmp_path_factory: pytest.TempPathFactory) -> ResultSet:
-    """The sound study: six cells of eight requests in eight blocks."""
-    return read(study().write(tmp_path_factory.mktemp("sound") / "run"))
+    """The sound study, of which most tests change one value."""
+    return asking.sound(tmp_path_factory.mktemp("sound"))
