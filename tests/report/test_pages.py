@@ -320,6 +320,8 @@ def test_every_address_of_a_page_is_there_once(
 
 
 def test_a_row_of_a_run_is_found_by_its_cell(one: Study, one_book: Book) -> None:
+    device = one_book.files["results/devices/cpu-float32.md"].decode()
+    assert "The name of a row is a link to it." in device
     text = one_book.files[f"results/runs/{slug(one.folders[0].name)}.md"].decode()
     assert "<code>nox -s bench --</code> with the options of that line" in text
     for address in (
