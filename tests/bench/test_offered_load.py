@@ -6,7 +6,11 @@ import dataclasses
 import itertools
 import math
 import statistics
+import tempfile
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,13 +18,15 @@ from nanoserve_bench import RunUnsound, SystemRun, check_offered_load
 from nanoserve_bench.arrivals import due_ns, offered
 from nanoserve_bench.plan import Arrivals, Plan
 from nanoserve_bench.records import Hold, RunRecord, Shape, StepRecord
-from nanoserve_bench.results import read
+from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.runners import run_concurrent
 from nanoserve_bench.runs import TrialKey, assemble
 from nanoserve_bench.soundness import judge_path
-from support import load_studies
+from nanoserve_bench.soundness.rules.run_load import load_flaws
+from support import load_studies, sound
+from support.asking import findings, of, rows
 from support.fake_systems import Params, SteppedFake
-from support.rebuild import change
+from support.rebuild import change, engine
 from support.ruler import SETTINGS
 
 MS = 1_000_000
@@ -123,10 +129,138 @@ def test_a_closed_loop_is_told_from_an_open_one() -> None:
     assert "one at a time" not in str(caught.value)
 
 
+def said(run: SystemRun, due: Sequence[int] | None = None) -> list[tuple[str, str | None, str]]:
+    return [(flaw.message, flaw.request, flaw.evidence) for flaw in load_flaws(run, due)]
+
+
 def test_an_empty_run_offered_nothing() -> None:
-    run = serial(gap_ns=500 * MS, lag_ns=0)
+    run = dataclasses.replace(serial(gap_ns=500 * MS, lag_ns=0), records=())
     with pytest.raises(RunUnsound, match="no load was offered"):
-        check_offered_load(dataclasses.replace(run, records=()))
+        check_offered_load(run)
+    assert said(run) == [("the run has no requests, so no load was offered", None, "")]
+
+
+def test_of_two_that_are_equally_wrong_the_first_is_named() -> None:
+    run = serial(gap_ns=500 * MS, lag_ns=0)
+    (off,) = said(run, (0, 500 * MS - 2_000, 1_000 * MS - 2_000))
+    assert off == (
+        (
+            "2 request(s) did not arrive when they were due: request 1 arrived 500000000 ns after "
+            "the first, and was due after 499998000 ns"
+        ),
+        "1",
+        "furthest off by 2000 ns",
+    )
+    late = [dataclasses.replace(r, submitted_ns=r.arrival_ns + 11 * MS) for r in run.records]
+    (flaw,) = said(dataclasses.replace(run, records=tuple(late)))
+    assert flaw == (
+        (
+            "3 request(s) were submitted late: request 0 could be submitted 11000000 ns earlier, "
+            "and 10000000 ns are the most"
+        ),
+        "0",
+        f"due {late[0].arrival_ns}, submitted {late[0].submitted_ns}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("log", "late"),
+    [
+        (((5, 1),), True),
+        (((-5, 1),), True),
+        (((-5, 1), (4, 0)), False),
+        (((-5, 0), (4, 1), (20, 0)), True),
+        (((-5, 1), (-3, 0), (4, 0)), True),
+    ],
+)
+def test_a_request_waits_for_the_step_that_runs_when_it_falls_due(
+    log: tuple[tuple[int, int], ...], late: bool
+) -> None:
+    """Submitted 12 ms after it was due; steps by their start, in ms from then, and their rows."""
+    run = serial(gap_ns=500 * MS, lag_ns=0)
+    first = run.records[0]
+    steps = tuple(
+        StepRecord(first.arrival_ns + start * MS, 0, rows, rows, 0) for start, rows in log
+    )
+    records = (dataclasses.replace(first, submitted_ns=first.arrival_ns + 12 * MS),)
+    assert bool(said(dataclasses.replace(run, records=records, steps=steps))) == late
+
+
+def test_requests_that_never_finished_were_not_one_at_a_time() -> None:
+    run = serial(gap_ns=60 * MS, lag_ns=0)
+    records = tuple(dataclasses.replace(one, finished_ns=None) for one in run.records)
+    assert said(dataclasses.replace(run, records=records)) == []
+
+
+@pytest.mark.parametrize(("arrival_ms", "closed"), [(99, True), (100, False)])
+def test_a_loop_is_closed_where_every_request_waited_for_an_answer(
+    arrival_ms: int, closed: bool
+) -> None:
+    """The third request is sent when the second is answered, and due then or before."""
+    one, two, three = serial(gap_ns=50 * MS, lag_ns=50 * MS, holds=False).records
+    third = dataclasses.replace(three, arrival_ns=one.arrival_ns + (arrival_ms + 100) * MS)
+    run = dataclasses.replace(serial(gap_ns=50 * MS, lag_ns=0), records=(one, two, third))
+    message = (
+        "every request was submitted only when the one before had finished, although it was due "
+        "before: the loop was closed"
+    )
+    found = [text for text, *_ in said(run) if "late" not in text]
+    assert found == [message] * closed
+
+
+def late_in_a_burst(count: int, late: int, **values: Any) -> list[str]:
+    """RUN023 of a concurrent trial of so many requests, of which one arrives after an answer."""
+    results = read_once()
+    name = f"r{late}"
+    kept = [r for r in results.requests if not of(engine(2))(r) or int(r.request[1:]) < count]
+    own = [row for row in kept if of(engine(2))(row)]
+    done = min(row.finished_ns for row in own if row.request != name)
+    requests = rows(tuple(kept), of(engine(2), request=name), arrival_ns=done)
+    requests = rows(requests, of(engine(2), request="r0"), **values)
+    own = tuple(filter(of(engine(2)), requests))  # in another order than those of other trials
+    requests = (*reversed(own), *(row for row in requests if row not in own))
+    return [str(finding) for finding in findings(results, "RUN023", requests=requests)]
+
+
+@cache
+def read_once() -> ResultSet:
+    with tempfile.TemporaryDirectory() as folder:
+        return read(sound.study().write(Path(folder) / "run"))
+
+
+@pytest.mark.parametrize(("count", "late"), [(8, 5), (2, 1)])
+def test_in_a_burst_no_request_arrives_after_another_was_answered(count: int, late: int) -> None:
+    (found,) = late_in_a_burst(count, late)
+    assert f"block 3, request r{late}, requests.csv:" in found
+    assert f": request r{late} arrived at " in found
+    assert found.endswith(" ns: the workload hands all of them over at once")
+
+
+@pytest.mark.parametrize(
+    ("values", "event"),
+    [
+        ({}, "had its first token"),
+        ({"finished_ns": None}, "had its first token"),
+        ({"first_token_ns": None}, "had finished"),
+        ({"first_token_ns": None, "finished_ns": None}, None),
+    ],
+)
+def test_what_answers_a_burst_is_its_first_token_or_a_finish(
+    values: dict[str, Any], event: str | None
+) -> None:
+    found = late_in_a_burst(8, 5, **values)
+    assert len(found) == (event is not None)
+    assert all(f"when another one {event} at " in text for text in found)
+
+
+def test_of_another_number_of_requests_it_is_not_known_when_they_were_due(
+    tmp_path: Path,
+) -> None:
+    """RUN023 leaves them to RUN020."""
+    results = read(load_studies.study(0.9, blocks=1).write(tmp_path / "run"))
+    cell = load_studies.cell(results.plan.workloads[1])
+    requests = tuple(r for r in results.requests if (r.cell, r.request) != (cell, "r31"))
+    assert findings(results, "RUN023", requests=requests) == []
 
 
 def test_poisson_gaps_are_exponential_and_constant_ones_equal() -> None:

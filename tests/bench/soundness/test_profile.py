@@ -13,7 +13,7 @@ from nanoserve_bench.results import ResultSet, read
 from nanoserve_bench.soundness.catalogue import PAIR_RULES, RUN_RULES
 from nanoserve_bench.soundness.evidence import Evidence, Trial
 from nanoserve_bench.soundness.rules.run_shape import SERIAL_OVERLAP, SLOTS_EXCEEDED
-from nanoserve_bench.soundness.rules.run_stamps import IN_ORDER
+from nanoserve_bench.soundness.rules.run_stamps import IN_ORDER, PRESENT
 from nanoserve_bench.soundness.rules.run_steps import STEP_LOG
 from support.rebuild import BASE, engine, replace
 from support.sound import study
@@ -204,6 +204,14 @@ def test_the_order_of_stamps_is_cleared_to_the_nanosecond(
     assert (list(IN_ORDER.check(trial.run)) == []) == cleared
 
 
+def test_a_trial_with_a_request_that_never_held_a_slot_is_not_cleared(results: ResultSet) -> None:
+    requests = (replace(results.requests[0], holds_ns=()), *results.requests[1:])
+    evidence = Evidence.of(replace(results, requests=requests))
+    (trial,) = (one for one in evidence.trials if _is_of(one, requests[0]))
+    assert PRESENT.clear is not None
+    assert not PRESENT.clear(evidence.profile)[trial.number]
+
+
 def idle(row: Any, **values: Any) -> Any:
     return replace(row, **{"prefill_rows": 0, "decode_rows": 0, "holders": 0, **values})
 
@@ -248,13 +256,14 @@ def test_a_step_log_is_cleared_row_by_row(
         for row in results.requests
         if values is not None or not own(row)
     ]
-    trials = tuple(sorted(results.trials, key=lambda trial: not own(trial)))
-    changed = {"trials": trials, "steps": steps, "requests": tuple(requests)}
-    evidence = Evidence.of(replace(results, **changed))
-    (trial,) = (one for one in evidence.trials if _is_of(one, place))
-    assert STEP_LOG.clear is not None
-    assert STEP_LOG.clear(evidence.profile)[trial.number] == cleared
-    assert (list(STEP_LOG.check(trial.run)) == []) == cleared
+    for first in (True, False):
+        trials = tuple(sorted(results.trials, key=lambda trial: own(trial) != first))
+        changed = {"trials": trials, "steps": steps, "requests": tuple(requests)}
+        evidence = Evidence.of(replace(results, **changed))
+        trial = evidence.trials[0 if first else -1]
+        assert STEP_LOG.clear is not None
+        assert STEP_LOG.clear(evidence.profile)[trial.number] == cleared
+        assert (list(STEP_LOG.check(trial.run)) == []) == cleared
 
 
 def test_a_log_of_more_holders_than_slots_is_not_cleared(results: ResultSet) -> None:

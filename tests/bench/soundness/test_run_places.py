@@ -16,7 +16,7 @@ import pytest
 from nanoserve_bench.plan import VOCABULARY, Fact
 from nanoserve_bench.records import Hold
 from nanoserve_bench.results import ResultSet, read
-from nanoserve_bench.schema import token_digest
+from nanoserve_bench.schema import StepRow, token_digest
 from nanoserve_bench.soundness.rules import run_tokens
 from nanoserve_bench.soundness.rules.run_ceiling import LEAST_SHARE
 from nanoserve_bench.soundness.rules.run_ids import MOST_IDS, vocabulary
@@ -42,7 +42,7 @@ def request(number: int, cell: str = engine(4), **values: Any) -> Change:
     }
 
 
-def launch(arm: str = "nanoserve", **values: Any) -> Change:
+def launch(arm: str = "nanoserve", /, **values: Any) -> Change:
     """Columns of what an arm's worker of block 3 says about itself set."""
 
     def changes(results: ResultSet) -> dict[str, Any]:
@@ -106,9 +106,43 @@ def no_steps(cell: str) -> Change:
     return lambda results: {"steps": tuple(row for row in results.steps if not of(cell)(row))}
 
 
+def steps(number: int, **values: Any) -> Change:
+    """Columns of one step of 4 slots in block 3 set."""
+    return lambda results: {
+        "steps": rows(
+            results.steps, lambda row: of(engine(4))(row) and row.step == number, **values
+        )
+    }
+
+
+def first_step(results: ResultSet) -> StepRow:
+    """The first step of 4 slots in block 3."""
+    return next(filter(of(engine(4)), results.steps))
+
+
+def idle_step(**values: Any) -> Change:
+    """A row in which nobody holds a slot, nor waits by what it says, before the first step."""
+
+    def changes(results: ResultSet) -> dict[str, Any]:
+        first = first_step(results)
+        idle = {"prefill_rows": 0, "decode_rows": 0, "holders": 0, "waiting": 0}
+        row = replace(first, step=-1, start_ns=first.start_ns - 1, **{**idle, **values})
+        return {"steps": (*results.steps, row)}
+
+    return changes
+
+
+def lacking(number: int) -> Callable[[Any], tuple[int, ...]]:
+    """The token stamps of a request without one of them."""
+    return lambda row: (*row.token_ns[:number], *row.token_ns[number + 1 :])
+
+
+USUAL = 28_005_000_001.0
+
+
 def ceilings(block: int = 3, **values: Any) -> Change:
-    """What one block measured, where all others measured 28 GB/s and 150 GFLOP/s."""
-    usual = {"read_bytes_per_s": 28e9, "matmul_flop_per_s": 150e9}
+    """What one block measured, where all others measured 28.01 GB/s and 150 GFLOP/s."""
+    usual = {"read_bytes_per_s": USUAL, "matmul_flop_per_s": 150e9}
     return lambda results: {
         "ceilings": tuple(
             replace(row, **{**usual, **(values if row.block == block else {})})
@@ -168,10 +202,10 @@ CASES: dict[str, tuple[str, Change]] = {
         "RUN018",
         lambda results: {"ceilings": tuple(row for row in results.ceilings if row.block != 3)},
     ),
-    "ceiling-a-tenth": ("RUN018", ceilings(read_bytes_per_s=LEAST_SHARE * 28e9)),
+    "ceiling-a-tenth": ("RUN018", ceilings(read_bytes_per_s=LEAST_SHARE * USUAL)),
     "ceiling-above-a-tenth": (
         "RUN018",
-        ceilings(read_bytes_per_s=math.nextafter(LEAST_SHARE * 28e9, 28e9)),
+        ceilings(read_bytes_per_s=math.nextafter(LEAST_SHARE * USUAL, USUAL)),
     ),
     "ceiling-threefold": ("RUN018", ceilings(matmul_flop_per_s=450e9)),
     "ceiling-above-threefold": (
@@ -202,7 +236,126 @@ CASES: dict[str, tuple[str, Change]] = {
             )
         },
     ),
+    "bytes-of-one-in-the-last-block": (
+        "RUN018",
+        lambda results: {
+            "systems": rows(results.systems, lambda row: row.block == 7, weight_bytes_per_step=1)
+        },
+    ),
     "ceiling-for-no-wall": ("RUN018", request(2, finished_ns=None)),
+    "launch-of-another-block": ("RUN020", launch("hf-generate", block=9)),
+    "launch-of-another-arm": ("RUN020", launch("hf-generate", arm="hf-generate-again")),
+    "launch-of-another-system": ("RUN020", launch("hf-generate", system="vllm")),
+    "launch-on-another-device": (
+        "RUN020",
+        launch("hf-generate", version="0", device="cuda:0", dtype="float16", decoding="greedy"),
+    ),
+    "launch-at-another-revision": ("RUN020", launch(revision="abc")),
+    "launch-at-no-planned-revision": (
+        "RUN020",
+        together(
+            launch("hf-generate", revision="abc"),
+            lambda results: {
+                "plan": replace(
+                    results.plan,
+                    arms=tuple(
+                        replace(arm, revision="abd") if arm.name == "hf-generate" else arm
+                        for arm in results.plan.arms
+                    ),
+                )
+            },
+        ),
+    ),
+    "rows-of-a-token-behind-the-log": (
+        "RUN025",
+        request(7, token_ns=lambda row: (*row.token_ns[:-1], row.token_ns[-1] + 1)),
+    ),
+    "rows-of-a-token-before-the-log": (
+        "RUN025",
+        request(0, token_ns=lambda row: (0, *row.token_ns[1:])),
+    ),
+    "rows-of-a-slot-left-between-steps": (
+        "RUN025",
+        request(
+            2,
+            holds_ns=lambda row: (Hold(row.holds_ns[0][0], row.holds_ns[0][1] + 1),),
+            finished_ns=lambda row: row.finished_ns + 1,
+        ),
+    ),
+    "rows-of-a-token-between-steps": (
+        "RUN025",
+        request(
+            2, token_ns=lambda row: (*row.token_ns[:3], row.token_ns[3] + 1, *row.token_ns[4:])
+        ),
+    ),
+    "rows-of-a-decode-for-a-prefill": ("RUN025", steps(0, prefill_rows=3, decode_rows=1)),
+    "rows-of-a-decode-for-a-cached-prompt": (
+        "RUN025",
+        together(steps(0, prefill_rows=3, decode_rows=1), request(2, cached_tokens=1)),
+    ),
+    "rows-of-nobody-while-slots-are-held": (
+        "RUN025",
+        steps(1, prefill_rows=0, decode_rows=0, waiting=0),
+    ),
+    "rows-of-nobody-between-steps": ("RUN025", idle_step()),
+    "rows-of-somebody-between-steps": ("RUN025", idle_step(prefill_rows=1, decode_rows=1)),
+    "rows-of-a-trial-without-token-stamps": ("RUN025", request(2, token_ns=None)),
+    "rows-of-two-steps-at-once": (
+        "RUN025",
+        lambda results: steps(1, start_ns=first_step(results).start_ns, waiting=0)(results),
+    ),
+    "rows-of-a-token-left-out": ("RUN025", request(2, token_ns=lacking(3))),
+    "rows-behind-the-length-of-a-request": (
+        "RUN025",
+        request(2, token_ns=lacking(3), discarded_tokens=1),
+    ),
+    "rows-beyond-the-holders": (
+        "RUN025",
+        together(
+            request(2, token_ns=lacking(3), discarded_tokens=1),
+            steps(3, decode_rows=5),
+            steps(0, decode_rows=1),
+        ),
+    ),
+    "rows-beyond-the-holders-of-a-cached-prompt": (
+        "RUN025",
+        together(
+            request(2, cached_tokens=1, discarded_tokens=1), steps(0, prefill_rows=3, decode_rows=2)
+        ),
+    ),
+    "rows-of-a-prompt-in-two-steps": ("RUN025", request(2, token_ns=lacking(0))),
+    "rows-beyond-a-prompt-in-two-steps": (
+        "RUN025",
+        together(
+            request(2, token_ns=lacking(0), discarded_tokens=1),
+            steps(0, prefill_rows=5, decode_rows=1),
+            steps(2, prefill_rows=1),
+        ),
+    ),
+    "rows-of-a-prompt-without-an-end": (
+        "RUN025",
+        together(request(2, token_ns=()), steps(15, prefill_rows=1, decode_rows=3)),
+    ),
+    "rows-behind-a-prompt-without-an-end": (
+        "RUN025",
+        together(request(2, token_ns=()), steps(16, prefill_rows=5)),
+    ),
+    "rows-of-a-first-prompt-without-an-end": ("RUN025", request(0, token_ns=())),
+    "rows-of-a-first-request-without-a-slot": ("RUN025", request(0, token_ns=(), holds_ns=())),
+    "rows-of-a-token-before-the-only-hold": (
+        "RUN025",
+        together(
+            lambda results: {
+                "requests": tuple(
+                    row for row in results.requests if row.request == "r0" or not of(engine(4))(row)
+                )
+            },
+            request(0, token_ns=lambda row: (row.holds_ns[0].acquired_ns, *row.token_ns[1:])),
+            idle_step(),
+        ),
+    ),
+    "queue-too-long": ("RUN025", steps(0, waiting=5)),
+    "queue-left-out": ("RUN025", steps(0, waiting=3)),
     "id-below-zero": ("RUN024", tokens(2, 5, 0, -1)),
     "id-below-zero-in-a-prompt": ("RUN024", tokens(2, 0, -1, -2, prompt=True)),
     "id-below-zero-in-a-warm-up-too": (
@@ -221,6 +374,56 @@ def test_a_finding_says_what_is_wrong_and_where(results: ResultSet, name: str, c
     expected = [(row["finding"], row["evidence"]) for row in EXPECTED if row["case"] == name]
     assert said(results, name) == expected
     assert all(finding.startswith(code) for finding, _ in expected)
+
+
+def test_a_trial_of_a_workload_that_is_not_planned_is_refused(results: ResultSet) -> None:
+    found = findings(results, "RUN020", plan=replace(results.plan, workloads=()))
+    assert {one.message for one in found} == {"it ran 8 requests, and workload day44 has None"}
+
+
+@pytest.mark.parametrize(("others", "refused"), [(0, False), (1, True)])
+def test_prompts_of_a_shared_prefix_begin_alike(
+    results: ResultSet, others: int, refused: bool
+) -> None:
+    alike = together(*(tokens(n, 7, 7 + (n < others), prompt=True) for n in range(8)))(results)
+    (workload,) = results.plan.workloads
+    plan = replace(results.plan, workloads=(replace(workload, prefix_tokens=2),))
+    found = findings(results, "RUN020", plan=plan, **alike)
+    message = (
+        "its prompts have 2 different beginnings, and those of workload day44 share their first "
+        "2 tokens"
+    )
+    own = [one.message for one in found if (one.block, one.cell) == (3, engine(4))]
+    assert own == [message] * refused
+
+
+def test_without_its_warm_up_no_other_worker_had_it(results: ResultSet) -> None:
+    assert findings(results, "RUN020", **without(results, lambda row: row.warmup)) == []
+
+
+@pytest.mark.parametrize(
+    ("devices", "messages"),
+    [
+        (("cuda:0", "cuda:1"), set()),
+        (
+            ("cuda:0", "cuda:0"),
+            {"device cuda:0 is a B in arm nanoserve, and a A in arm hf-generate"},
+        ),
+        (("cpu", "cpu"), set()),
+    ],
+)
+def test_an_accelerator_has_one_name(
+    results: ResultSet, devices: tuple[str, str], messages: set[str]
+) -> None:
+    cells = tuple(
+        replace(cell, device=devices[cell.arm == "nanoserve"]) for cell in results.plan.cells
+    )
+    systems = rows(results.systems, lambda row: row.arm == "nanoserve", device_name="B")
+    systems = rows(systems, lambda row: row.arm != "nanoserve", device_name="A")
+    plan = replace(results.plan, cells=cells)
+    assert {one.message for one in findings(results, "RUN021", plan=plan, systems=systems)} == (
+        messages
+    )
 
 
 def at_the_ceiling(

@@ -99,14 +99,12 @@ def _one_at_a_time(run: SystemRun, records: Sequence[RunRecord]) -> Iterator[Fla
             f"up to {together} requests were there at a time, for {run.slots} slots, and no two of "
             "them ever held a slot together: the run was one at a time after all"
         )
-    pairs = list(itertools.pairwise(sorted(records, key=lambda record: record.submitted_ns)))
-    waited = [
-        later
-        for earlier, later in pairs
-        if earlier.finished_ns is not None
+    pairs = itertools.pairwise(sorted(records, key=lambda record: record.submitted_ns))
+    if all(
+        earlier.finished_ns is not None
         and later.arrival_ns < earlier.finished_ns <= later.submitted_ns
-    ]
-    if pairs and len(waited) == len(pairs):
+        for earlier, later in pairs
+    ):
         yield Flaw(
             "every request was submitted only when the one before had finished, although it was "
             "due before: the loop was closed"

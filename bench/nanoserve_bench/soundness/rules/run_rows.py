@@ -160,12 +160,12 @@ class Rows:
 
 
 def _counted(steps: Ints, count: int) -> Ints:
-    return np.bincount(steps, minlength=count).astype(np.int64)
+    return np.bincount(steps, minlength=count)
 
 
 def _flaws(trials: TrialSet, trial: Trial) -> Iterator[Flaw]:
     log, requests = Log.of(trials, trial.number), Requests.of(trials, trial.number)
-    if requests is None or not len(log.start) or (np.diff(log.start) <= 0).any():
+    if requests is None or (np.diff(log.start) <= 0).any():
         return  # what is missing, and a log that runs backwards, others refuse
     least, most = _queue(log, requests)
     for step in np.flatnonzero((log.waiting < least) | (log.waiting > most))[:MOST_STEPS_NAMED]:
