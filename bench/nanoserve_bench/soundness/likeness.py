@@ -40,7 +40,7 @@ copied and shaken by a tenth of its spans' noise has less than 1e-8.
 """
 LEAST_PART = 14
 """Spans of a part: as many as a request has tokens, or as a few have, from here on."""
-MOST_PARTS = 8192
+MOST_PARTS = 4096
 """Parts of trials of one shape that are held against one another."""
 SHARED = 0.3
 """What all trials of a cell have in common when the usual span is another cell's: its error."""
@@ -49,7 +49,7 @@ LEAST_TRIALS = 4
 _NEVER = 1 - 1e-6
 _USUAL = 0.6745
 """Of a normal deviate, the size that half of all exceed."""
-_OFTEN = 0.25
+_OFTEN = 0.05
 """Pairs of parts of two trials that agree as much by chance: those beyond are looked at."""
 _AT_ONCE = 512
 _SAMPLE = 400
