@@ -427,7 +427,7 @@ def test_an_accelerator_has_one_name(
 
 
 def at_the_ceiling(
-    results: ResultSet, read: float, multiply: float, **changes: Any
+    results: ResultSet, read: float, multiply: float, cell: str = BASE, **changes: Any
 ) -> list[tuple[str, str | None]]:
     """What is said of one trial of a device that does so much in every block.
 
@@ -439,7 +439,7 @@ def at_the_ceiling(
     }  # fmt: skip
     ceilings = tuple(replace(row, **measured) for row in results.ceilings)
     found = findings(results, "RUN018", systems=systems, ceilings=ceilings, **changes)
-    return [(one.message, one.request) for one in found if (one.block, one.cell) == (3, BASE)]
+    return [(one.message, one.request) for one in found if (one.block, one.cell) == (3, cell)]
 
 
 @pytest.mark.parametrize(
@@ -504,6 +504,20 @@ def test_no_token_comes_sooner_than_the_weights_can_be_read(
     said = [(text, request) for text, request in found if text.startswith("1 request(s)")]
     whole = f"1 request(s), such as r2, have {message} are the least"
     assert said == ([] if message is None else [(whole, "r2")])
+
+
+@pytest.mark.parametrize(("span_ns", "refused"), [(500_000, False), (499_999, True)])
+def test_no_step_is_over_before_half_of_the_weights_can_be_read(
+    results: ResultSet, span_ns: int, refused: bool
+) -> None:
+    """A step of decodes, on a device that reads the weights in a millisecond at least."""
+    begun = next(row.start_ns for row in results.steps if of(engine(4))(row) and row.step == 1)
+    changed = steps(2, start_ns=begun + span_ns)(results)
+    message = (
+        "1 step(s), such as 1, ran rows and were over after 499999 ns, in which the device reads "
+        "0.50 of the weights at most"
+    )
+    assert at_the_ceiling(results, 1e12, 1e15, engine(4), **changed) == [(message, None)] * refused
 
 
 def test_every_finding_that_is_expected_has_a_case() -> None:

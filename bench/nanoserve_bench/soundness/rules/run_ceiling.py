@@ -183,7 +183,7 @@ def _too_soon(
     behind += trials.of_trial("discarded_tokens", trial.number)
     held = trials.full("holds_ns", trial.number)
     holds = trials.requests.lists("holds_ns")
-    if held and holds.lengths[start:stop].all():
+    if holds.lengths[start:stop].all():
         submitted = np.maximum(submitted, holds.flat[holds.bounds[start:stop]])
     for what, span, steps, looked_at in (
         ("its first token", first - submitted, np.ones(len(first)), True),
