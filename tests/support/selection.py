@@ -25,6 +25,11 @@ FOLDERS = (
     f"{SOUNDNESS}/test_mutants.py::test_a_mutant_is_refused_by_the_rule_meant_for_it",
     f"{SOUNDNESS}/test_mutants.py::test_a_clean_control_is_accepted_whole",
 )
+PROPERTIES = (
+    f"{SOUNDNESS}/test_mutants.py::test_slots_of_another_kind_leave_holes_and_a_speedup",
+    f"{SOUNDNESS}/test_mutants.py::test_declared_weights_are_accepted_and_not_called_proven",
+)
+"""Tests of what a verdict says of its comparisons."""
 WHOLE = (
     "test_borders",
     "test_details",
@@ -46,7 +51,7 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     direct = (f"{BENCH}/test_offered_load.py", own[-1])
     if set(modules) <= set(GATE):
         files = ("test_gate", "test_judge", "test_run_rules", "test_pair_rules")
-        return (*(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
+        return (*(f"{SOUNDNESS}/{name}.py" for name in files), *PROPERTIES, *direct)
     files = ("test_run_rules", "test_pair_rules", "test_likeness", *WHOLE, "test_profile")
     return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
 
