@@ -262,7 +262,7 @@ def gotcha(sweep: Sweep) -> str:
 def best(sweep: Sweep, pair: SoundComparison) -> str:
     """The largest multiple against a baseline, with its absolutes and its factors."""
     return (
-        f"The largest ratio to {pair.baseline.arm} is {pair.candidate.arm}'s at "
+        f"The largest ratio to {pair.baseline.arm}, by its point, is {pair.candidate.arm}'s at "
         f"{slots(pair.candidate.slots)}: {product_words(pair)}{absolutes(sweep, pair)}."
     )
 

@@ -88,9 +88,14 @@ def _shared(trials: TrialSet) -> Mapping[tuple[int, int], int]:
 def _copies(evidence: Evidence, inspection: Inspection) -> None:
     by_number = {trial.number: trial for trial in evidence.trials}
     inspection.saw(sum(1 for trial in evidence.measured if trial.run.records))
-    for (earlier, later), count in sorted(_shared(evidence.columns).items()):
+    shared = _shared(evidence.columns)
+    # Of what a trial shares with one, some may be told of trials before that one: so its sum.
+    sums: Counter[int] = Counter()
+    for (_, later), count in shared.items():
+        sums[later] += count
+    for earlier, later in sorted(shared):
         one, other = by_number[earlier], by_number[later]
-        if count >= LEAST_SHARED * min(len(one.run.records), len(other.run.records)):
+        if sums[later] >= LEAST_SHARED * min(len(one.run.records), len(other.run.records)):
             _refuse(one, other, evidence, inspection)
     spans = _spans(evidence)
     for found in repeats([spans for _, spans in spans]):
