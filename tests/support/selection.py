@@ -18,6 +18,7 @@ GATE = ("soundness.rule", "soundness.direct", "soundness.verdict", "soundness.ju
 """What applies the rules, whichever they are: held to tests of its own."""
 HELPERS = {
     "soundness.likeness": "soundness.rules.run_copies",
+    "soundness.repeats": "soundness.rules.run_copies",
     "soundness.physical": "soundness.rules.run_ceiling",
 }
 """What one module of rules alone is built on: held to the tests of those rules."""
@@ -40,6 +41,7 @@ WHOLE = (
     "test_report_rules",
 )
 """Tests that judge whole studies."""
+COPIES = ("test_likeness", "test_copies", "test_run_copies")
 CODE, NAME = re.compile(r"\b[A-Z]+\d{3}\b"), re.compile(r"\b[a-z_]\w*")
 
 
@@ -52,7 +54,7 @@ def tests_of(modules: Sequence[str]) -> tuple[str, ...]:
     if set(modules) <= set(GATE):
         files = ("test_gate", "test_judge", "test_run_rules", "test_pair_rules")
         return (*(f"{SOUNDNESS}/{name}.py" for name in files), *PROPERTIES, *direct)
-    files = ("test_run_rules", "test_pair_rules", "test_likeness", *WHOLE, "test_profile")
+    files = ("test_run_rules", "test_pair_rules", *COPIES, "test_physical", *WHOLE, "test_profile")
     return (*FOLDERS, *(f"{SOUNDNESS}/{name}.py" for name in files), *direct)
 
 

@@ -172,6 +172,29 @@ def test_a_rule_that_raises_is_said_to_where_it_raised(evidence: Evidence) -> No
     assert [finding.message for finding in study.findings] == [BY_NOTHING]
 
 
+def test_what_a_rule_finds_lies_where_it_looked(evidence: Evidence) -> None:
+    run = RunRule(code="RUN999", check=lambda run: [Flaw("m")], file="trials.csv", **TEXT)
+    found = inspect(run, evidence).findings
+    assert [(f.message, f.cell, f.block, f.file, f.row) for f in found] == [
+        ("m", trial.cell.id, trial.block, "trials.csv", trial.line("trials.csv"))
+        for trial in evidence.measured
+    ]
+    rule = PairRule(code="PAIR999", check=lambda one, two: [Flaw("m")], file="systems.csv", **TEXT)
+    found = inspect(rule, evidence).findings
+    assert [(f.message, f.cell, f.reference_cell, f.block, f.file) for f in found] == [
+        ("m", pair.candidate.id, pair.baseline.id, block, "systems.csv")
+        for pair in evidence.pairs
+        for block in evidence.blocks
+    ]
+
+
+def test_a_rule_of_pairs_says_that_there_are_none(evidence: Evidence) -> None:
+    rule = PairRule(code="PAIR999", check=raising, **TEXT)
+    assert inspect(rule, evidence).not_applicable is None
+    alone = inspect(rule, dataclasses.replace(evidence, pairs=()))
+    assert (alone.not_applicable, alone.findings) == ("the plan states no ratio", [])
+
+
 def test_a_rule_of_runs_is_exempt_where_all_of_them_are(evidence: Evidence) -> None:
     def exempt(run: SystemRun) -> str | None:
         return f"{run.system} is"
@@ -202,6 +225,7 @@ def test_what_is_clear_is_not_checked_and_counted_all_the_same(evidence: Evidenc
         (lambda profile: [True] * len(evidence.trials), 0),
         (lambda profile: [False] * len(evidence.trials), every),
         (lambda profile: [t.block == 0 for t in evidence.trials], every - every // 8),
+        (lambda profile: [profile is evidence.profile] * len(evidence.trials), 0),
         (raising, every),
         (None, every),
     ):
