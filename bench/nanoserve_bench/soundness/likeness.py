@@ -143,8 +143,9 @@ def partial_copies(
         length: `part_length`.
         alike: Whether every part is one request, so that they may have changed places.
     """
-    places = 0 if len(trials) < LEAST_TRIALS else (len(trials[0]) + 1) // length
-    places = min(places, MOST_PARTS // max(1, len(trials)))
+    if len(trials) < LEAST_TRIALS:
+        return
+    places = min((len(trials[0]) + 1) // length, MOST_PARTS // len(trials))
     if places < 2:
         return  # a trial of one part is looked at as a whole
     spans = np.stack(trials)
@@ -159,7 +160,7 @@ def partial_copies(
         for number in numbers.values():
             mine = measures == number
             left[mine] = parts[mine] - np.median(parts[mine], axis=axes)
-        ranks = _ranks(np.diff(left.reshape(-1, length - 1), axis=1))
+        ranks = _ranks(np.diff(left.reshape(len(trials) * places, length - 1)))
         degrees = usual(ranks) ** -2 + 1  # of Student's t that a correlation of so many has
         value = t_quantile(1 - _OFTEN / pairs, degrees)
         for one, other, agreement in _above(ranks, value / math.hypot(value, math.sqrt(degrees))):

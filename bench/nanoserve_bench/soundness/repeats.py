@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -55,14 +55,13 @@ def repeats(trials: Sequence[Ints]) -> Iterator[Repeat]:
         return
     rows = np.concatenate([_rows(trials[place], length) for place in judged])
     owner = np.repeat(judged, [len(trials[place]) - length + 1 for place in judged])
-    order = np.argsort(rows, kind="stable")
-    rows, owner = rows[order], owner[order]
-    first = np.ones(len(rows), np.bool_)
-    first[1:] = rows[1:] != rows[:-1]
-    source = owner[np.maximum.accumulate(np.where(first, np.arange(len(rows)), 0))]
-    found = Counter(zip(source[~first].tolist(), owner[~first].tolist(), strict=True))
-    for (earlier, later), times in sorted(found.items()):
+    for (earlier, later), times in sorted(shared(rows, owner).items()):
         yield Repeat(earlier, later, length, times)
+
+
+def tells_apart(spans: Ints) -> bool:
+    """Whether the clock of a trial tells its spans apart, so that equal ones say something."""
+    return alike(spans) <= MOST_ALIKE
 
 
 def alike(spans: Ints) -> float:
@@ -75,9 +74,34 @@ def alike(spans: Ints) -> float:
 
 def _rows(spans: Ints, length: int) -> npt.NDArray[np.uint64]:
     """A number for each place, equal where `length` spans from there on are."""
-    mixed = np.zeros(len(spans) - length + 1, np.uint64)
-    for place in range(length):
-        mixed ^= spans[place : place + len(mixed)].astype(np.uint64)
-        mixed *= np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
-    return mixed
+    count = len(spans) - length + 1
+    return mixed(spans[place : place + count] for place in range(length))
+
+
+def mixed(columns: Iterable[Ints]) -> npt.NDArray[np.uint64]:
+    """A number for each row, equal where all columns are and, but for 64 bits' chance, only there.
+
+    Every step can be undone, so that rows that differ in one column alone never get one number.
+    """
+    numbers = np.zeros(1, np.uint64)
+    for column in columns:
+        numbers = (numbers ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
+        numbers ^= numbers >> np.uint64(29)
+    return numbers
+
+
+def shared(numbers: npt.NDArray[np.uint64], owner: Ints) -> Counter[tuple[int, int]]:
+    """How many numbers of an owner are there before: (first owner that has it, owner) to how many.
+
+    Each number is held against the first of its kind alone, so that the work is that of sorting.
+
+    Args:
+        numbers: Of all owners, in the order of their owners.
+        owner: Of each number, ascending.
+    """
+    order = np.argsort(numbers, kind="stable")
+    numbers, owner = numbers[order], owner[order]
+    again = np.zeros(len(numbers), np.bool_)
+    again[1:] = numbers[1:] == numbers[:-1]
+    first = owner[np.maximum.accumulate(np.where(again, 0, np.arange(len(numbers))))]
+    return Counter(zip(first[again].tolist(), owner[again].tolist(), strict=True))

@@ -11,6 +11,9 @@ from nanoserve_bench.soundness.likeness import (
     LEAST_SPANS,
     MOST_SPANS,
     Floats,
+    _above,
+    _least_chance,
+    _ranks,
     copies,
     shared_ranks,
     shares_of,
@@ -114,6 +117,8 @@ def test_a_cell_that_is_one_run_is_held_against_its_twin() -> None:
     pairs = [(4, 5), (4, 6), (4, 7), (5, 6), (5, 7), (6, 7)]
     assert found([*own, *copied], "aaaabbbb") == []
     assert found([*own, *copied], "aaaabbbb", "tttttttt") == pairs
+    first = [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
+    assert found([*copied, *own], "aaaabbbb", "tttttttt") == first
     assert found([*own[1:], *copied], "aaabbbb", "ttttttt") == []
 
 
@@ -121,3 +126,35 @@ def test_a_trial_without_noise_is_like_no_other() -> None:
     still = np.ones(60)
     with np.errstate(all="raise"):
         assert found([*drawn(5), still], "aaaaab") == []
+
+
+def test_two_values_in_a_row_are_ranked_as_well() -> None:
+    ranks = _ranks(np.array([[1.0, 2.0], [2.0, 2.0]]))
+    assert ranks.dtype == np.float32, "as many again would not fit beside one another"
+    assert ranks == pytest.approx(np.array([[-math.sqrt(0.5), math.sqrt(0.5)], [0.0, 0.0]]))
+
+
+def test_pairs_agree_by_more_than_the_least() -> None:
+    ranks = np.array([[1.0, 0.0], [0.5, 0.0]], np.float32)
+    assert list(_above(ranks, 0.5)) == []
+    assert list(_above(ranks, 0.49)) == [(0, 1, 0.5)]
+    assert list(_above(ranks[[0, 0]], 1 - 1e-6)) == [(0, 1, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("hits", "expected"),
+    [
+        ([], (0, 1.0)),
+        ([(1.0, 0, 0)], (0, 1.0)),
+        ([(1.5, 0, 0)], (0, 1.0)),
+        ([(0.25, 0, 0)], (1, 0.25)),
+        ([(0.5, 1, 1), (0.25, 0, 0)], (2, 0.125)),
+        ([(0.25, 0, 0), (0.5, 0, 1)], (1, 0.25)),
+        ([(0.25, 0, 0), (0.5, 1, 0)], (1, 0.25)),
+        ([(0.25, 0, 0), (0.5, 0, 1), (0.5, 1, 1)], (2, 0.125)),
+    ],
+)
+def test_each_part_counts_once_and_the_most_surprising_number_of_them(
+    hits: list[tuple[float, int, int]], expected: tuple[int, float]
+) -> None:
+    assert _least_chance(hits) == expected

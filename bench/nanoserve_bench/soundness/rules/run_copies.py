@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ from nanoserve_bench.soundness.likeness import (
     shares_of,
     spans_of,
 )
-from nanoserve_bench.soundness.repeats import MOST_ALIKE, Repeat, alike, repeats
+from nanoserve_bench.soundness.repeats import Repeat, mixed, repeats, shared, tells_apart
 from nanoserve_bench.soundness.rule import Flaw, Inspection, StudyRule
 from nanoserve_bench.tables import Ints
 from nanoserve_bench.trialset import TrialSet
@@ -55,45 +55,30 @@ def durations(record: RunRecord) -> tuple[int | None, int | None, int | None]:
 def _hashes(trials: TrialSet) -> npt.NDArray[np.uint64]:
     """A number for each request, equal where the durations are."""
     arrival = trials.numbers("arrival_ns")
-    mixed = np.zeros(len(arrival), np.uint64)
-    for spans, known in (
-        (trials.numbers("finished_ns") - arrival, trials.known("finished_ns")),
-        (trials.served_ns, trials.known("holds_ns")),
-        (trials.numbers("first_token_ns") - arrival, trials.known("first_token_ns")),
-    ):
-        mixed ^= np.where(known, spans, -1).astype(np.uint64)
-        for factor, shift in ((0x9E3779B97F4A7C15, 29), (0xBF58476D1CE4E5B9, 32)):
-            mixed *= np.uint64(factor)
-            mixed ^= mixed >> np.uint64(shift)
-    return mixed
-
-
-def _shared(trials: TrialSet) -> Mapping[tuple[int, int], int]:
-    """How many requests a trial shares with an earlier one: (earlier, later) to their number.
-
-    Each duration is counted once per trial, against the first trial that has it (in a static
-    batch all rows have the same), so that the work is linear in the requests.
-    """
-    hashes = _hashes(trials)
-    order = np.lexsort((trials.owner, hashes))
-    value, owner = hashes[order], trials.owner[order]
-    new_value = np.ones(len(value), np.bool_)
-    new_value[1:] = value[1:] != value[:-1]
-    first = owner[np.maximum.accumulate(np.where(new_value, np.arange(len(value)), 0))]
-    # Rows of one trial with one value count as often as both trials have them, at most.
-    apart = owner != first
-    return Counter(zip(first[apart].tolist(), owner[apart].tolist(), strict=True))
+    return mixed(
+        np.where(known, spans, -1)
+        for spans, known in (
+            (trials.numbers("finished_ns") - arrival, trials.known("finished_ns")),
+            (trials.served_ns, trials.known("holds_ns")),
+            (trials.numbers("first_token_ns") - arrival, trials.known("first_token_ns")),
+        )
+    )
 
 
 def _copies(evidence: Evidence, inspection: Inspection) -> None:
     by_number = {trial.number: trial for trial in evidence.trials}
     inspection.saw(sum(1 for trial in evidence.measured if trial.run.records))
-    shared = _shared(evidence.columns)
+    # Rows of one trial may have one value: in a static batch all are resident as long.
+    pairs = {
+        pair: count
+        for pair, count in shared(_hashes(evidence.columns), evidence.columns.owner).items()
+        if pair[0] != pair[1]
+    }
     # Of what a trial shares with one, some may be told of trials before that one: so its sum.
     sums: Counter[int] = Counter()
-    for (_, later), count in shared.items():
+    for (_, later), count in pairs.items():
         sums[later] += count
-    for earlier, later in sorted(shared):
+    for earlier, later in sorted(pairs):
         one, other = by_number[earlier], by_number[later]
         if sums[later] >= LEAST_SHARED * min(len(one.run.records), len(other.run.records)):
             _refuse(one, other, evidence, inspection)
@@ -126,29 +111,33 @@ def _shaken(
         shares = shares_of(whole) if trial.cell.workload in steady else None
         if shares is not None:
             rows = min(trial.run.slots, len(trial.run.records))
-            noise = _Noise(trial, shares, _measures(trial), alike(whole) <= MOST_ALIKE)
+            noise = _Noise(trial, shares, _measures(trial), tells_apart(whole))
             groups[rows, len(shares), trial.cell.workload].append(noise)
     for (rows, _, name), group in groups.items():
-        trials, noises, things, fine = zip(*group, strict=True)
-        workload, parts = steady[name], [place for place, judged in enumerate(fine) if judged]
-        likenesses = [
-            *copies(noises, [trial.cell.id for trial in trials], things),
-            *(
-                found._replace(earlier=parts[found.earlier], later=parts[found.later])
-                for found in partial_copies(
-                    [noises[place] for place in parts],
-                    [things[place] for place in parts],
-                    part_length(workload.new_tokens),
-                    alike=rows == 1 and not workload.lengths,
-                )
-            ),
-        ]
         seen: set[tuple[int, int]] = set()
-        for found in likenesses:
+        for found in _likenesses(group, rows, steady[name]):
             pair = found.earlier, found.later
             if pair not in seen:
-                _refuse_shaken(trials[pair[0]], trials[pair[1]], found, evidence, inspection)
+                one, other = (group[place].trial for place in pair)
+                _refuse_shaken(one, other, found, evidence, inspection)
             seen.add(pair)
+
+
+def _likenesses(group: Sequence[_Noise], rows: int, workload: WorkloadPlan) -> Iterator[Likeness]:
+    """What agrees among trials of one shape, of `rows` slots: whole trials, then parts of them."""
+    yield from copies(
+        [noise.shares for noise in group],
+        [noise.trial.cell.id for noise in group],
+        [noise.thing for noise in group],
+    )
+    fine = [place for place, noise in enumerate(group) if noise.fine]
+    for found in partial_copies(
+        [group[place].shares for place in fine],
+        [group[place].thing for place in fine],
+        part_length(workload.new_tokens),
+        alike=rows == 1 and not workload.lengths,
+    ):
+        yield found._replace(earlier=fine[found.earlier], later=fine[found.later])
 
 
 def _measures(trial: Trial) -> Hashable:
@@ -189,7 +178,7 @@ def _refuse_shaken(
 def _refuse_repeat(
     one: Trial, other: Trial, found: Repeat, evidence: Evidence, inspection: Inspection
 ) -> None:
-    for trial, twin in ((one, other), (other, one))[: 1 if one is other else 2]:
+    for trial, twin in ((one, other),) if one is other else ((one, other), (other, one)):
         if id(trial) in evidence.measured_ids:
             inspection.refuse_trial(
                 trial,
@@ -207,7 +196,7 @@ def _refuse(one: Trial, other: Trial, evidence: Evidence, inspection: Inspection
     there = Counter(durations(record) for record in one.run.records)
     same = there & Counter(durations(record) for record in other.run.records)
     size = min(len(one.run.records), len(other.run.records))
-    if same.total() < max(1.0, LEAST_SHARED * size):
+    if same.total() < LEAST_SHARED * size:
         return
     for trial, twin in ((one, other), (other, one)):
         if id(trial) in evidence.measured_ids:
