@@ -58,16 +58,17 @@ def look_around(model: str, threads: int | None) -> Surroundings:
 
 
 def require_writable(out: Path) -> None:
-    """Make the folder for results, and see that a file can be put into it.
+    """See that a file can be put into the folder for results, or into what it will be made in.
 
-    It is called before anything is measured: minutes of work must not end in a lost file.
+    It is called before anything is measured: minutes of work must not end in a lost file. Nothing
+    is left behind, for what comes next may end the command.
 
     Raises:
         PlanError: It cannot.
     """
     try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=out):
+        there = next(folder for folder in (out, *out.absolute().parents) if folder.exists())
+        with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
         raise PlanError(
