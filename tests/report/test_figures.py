@@ -21,6 +21,7 @@ from nanoserve_bench.plan import SkippedDevice
 from nanoserve_bench.soundness import Finding, RefusedCell
 from nanoserve_report.book import Book
 from nanoserve_report.figures import (
+    blocks,
     ceiling,
     devices,
     identity,
@@ -36,7 +37,7 @@ from nanoserve_report.study import Study
 from nanoserve_report.views.common import NO_HOLDS
 from support.report_studies import BASELINE_CELL
 
-OF_A_SWEEP = [ceiling, identity, marginal, occupancy, speedup]
+OF_A_SWEEP = [blocks, ceiling, identity, marginal, occupancy, speedup]
 HERE = Path(__file__).resolve()
 
 

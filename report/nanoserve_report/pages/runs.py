@@ -11,6 +11,7 @@ from nanoserve_bench.schema import ROW_TYPES
 from nanoserve_bench.soundness import Acknowledged, RuleOutcome
 from nanoserve_report import archive, backing, noise, numbers
 from nanoserve_report.book import Book
+from nanoserve_report.figures import blocks
 from nanoserve_report.links import Linker
 from nanoserve_report.pages import parts, rerun
 from nanoserve_report.setting import slug
@@ -58,7 +59,7 @@ def _page(book: Book, folder: Folder) -> None:
         findings=overview_tables.findings(verdict.findings, linker) if verdict.findings else False,
         acknowledged=acknowledged(verdict.acknowledged),
         holes=holes(folder),
-        sweeps=[_sweep(sweep, linker) for sweep in folder.sweeps],
+        sweeps=[_sweep(book, sweep, linker) for sweep in folder.sweeps],
         rules=tables.rules(outcomes, linker),
         machine=(False if folder.results is None else tables.facts(folder.results.manifest.facts)),
         sides=tables.sides(folder),
@@ -153,7 +154,7 @@ def holes(folder: Folder) -> list[dict[str, str]]:
     ]
 
 
-def _sweep(sweep: Sweep, linker: Linker) -> dict[str, Any]:
+def _sweep(book: Book, sweep: Sweep, linker: Linker) -> dict[str, Any]:
     setting = sweep.setting
     anchor = slug(f"{setting.device}-{setting.dtype}-{setting.workload}")
     return {
@@ -164,6 +165,8 @@ def _sweep(sweep: Sweep, linker: Linker) -> dict[str, Any]:
         "factors": sweep_tables.factors(sweep, linker).at(f"{anchor}-factors"),
         "latency_ratios": sweep_tables.latency_ratios(sweep, linker).at(f"{anchor}-latency-ratios"),
         "spread": noise.trials(sweep),
+        "blocks": bool(sweep.comparisons)
+        and book.figure(blocks.draw, sweep, stem=f"{slug(sweep.name)}-{anchor}", linker=linker),
         "trials": tables.trials(sweep, linker),
     }
 
