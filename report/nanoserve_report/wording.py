@@ -9,7 +9,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from nanoserve_bench.plan import SkippedDevice
+from nanoserve_bench.plan import Cell, SkippedDevice
 from nanoserve_bench.soundness import (
     Finding,
     RefusedComparison,
@@ -27,6 +27,16 @@ ARROW = "\N{RIGHTWARDS ARROW}"
 def slots(number: int) -> str:
     """`1 slot`, `8 slots`."""
     return numbers.count(number, "slot")
+
+
+def row_label(cell: Cell) -> str:
+    """A cell at the row of a figure: the arm, and its slots on a line of their own."""
+    return f"{cell.arm}\n{slots(cell.slots)}"
+
+
+def who(cell: Cell) -> str:
+    """`nanoserve at 8 slots`."""
+    return f"{cell.arm} at {slots(cell.slots)}"
 
 
 def count_versions(number: int) -> str:

@@ -32,7 +32,7 @@ def draw(sweep: Sweep) -> Drawing:
     pairs = (*sweep.headline_rivals, *sweep.selves)
     with style.house_style():
         figure, (axes,) = style.blank(0.85 + 0.5 * max(1, len(pairs)))
-        style.row_axis(axes, [_label(pair) for pair in pairs] or [""])
+        style.row_axis(axes, [wording.row_label(pair.candidate) for pair in pairs] or [""])
         low, high = _limits([pair for pair in pairs if isinstance(pair, SoundComparison)])
         unit = "ratio of a block, times the mean of its pair (log)"
         style.log_axis(axes, low, high, unit, suffix=numbers.TIMES)
@@ -65,10 +65,6 @@ def draw(sweep: Sweep) -> Drawing:
         or ((*(None,) * 9, "no comparison planned", sweep.name, None),),
         figure=figure,
     )
-
-
-def _label(pair: AnyComparison) -> str:
-    return f"{pair.candidate.arm}\n{wording.slots(pair.candidate.slots)}"
 
 
 def _ratios(pair: SoundComparison) -> list[tuple[int, float]]:
@@ -120,7 +116,7 @@ def _row(axes: Axes, y: int, pair: SoundComparison, flagged: frozenset[int]) -> 
 def _alt(sweep: Sweep, pairs: Sequence[AnyComparison]) -> str:
     parts = []
     for pair in pairs:
-        who = f"{pair.candidate.arm} at {wording.slots(pair.candidate.slots)}"
+        who = wording.who(pair.candidate)
         if not isinstance(pair, SoundComparison):
             parts.append(f"{who}: refused ({wording.codes(pair.findings)}), drawn as a hole")
             continue

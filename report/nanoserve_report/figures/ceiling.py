@@ -106,7 +106,7 @@ def _share_axis(axes: Axes, top: float) -> None:
 
 def _panel(axes: Axes, sweep: Sweep, top: float) -> None:
     cells = sweep.cells
-    labels = [f"{cell.cell.arm}\n{wording.slots(cell.cell.slots)}" for cell in cells]
+    labels = [wording.row_label(cell.cell) for cell in cells]
     style.row_axis(axes, labels or [""])
     _share_axis(axes, top)
     style.reference_line(axes, 1.0, "ceiling")
@@ -155,7 +155,7 @@ def _legend(figure: Figure) -> None:
 def _words(sweep: Sweep) -> str:
     parts = []
     for cell in sweep.cells:
-        who = f"{cell.cell.arm} at {wording.slots(cell.cell.slots)}"
+        who = wording.who(cell.cell)
         if not isinstance(cell, SoundCell):
             parts.append(f"{who}: refused ({wording.codes(cell.findings)}), drawn as a hole")
             continue

@@ -31,7 +31,7 @@ def draw(sweep: Sweep) -> Drawing:
     cells = sweep.cells
     with style.house_style():
         figure, (axes,) = style.blank(0.8 + 0.62 * max(1, len(cells)))
-        labels = [f"{cell.cell.arm}\n{wording.slots(cell.cell.slots)}" for cell in cells]
+        labels = [wording.row_label(cell.cell) for cell in cells]
         style.row_axis(axes, labels or [""])
         low, high = _limits(sweep.sound_cells)
         style.log_axis(axes, low, high, "rows, requests, or tokens per second (log)")
@@ -96,7 +96,7 @@ def _cell(axes: Axes, y: int, cell: SoundCell) -> None:
 def _alt(sweep: Sweep) -> str:
     parts = []
     for cell in sweep.cells:
-        who = f"{cell.cell.arm} at {wording.slots(cell.cell.slots)}"
+        who = wording.who(cell.cell)
         if isinstance(cell, SoundCell):
             parts.append(f"{who}: {wording.identity_words(cell)}")
         else:

@@ -26,7 +26,7 @@ def draw(sweep: Sweep) -> Drawing:
     cells = sweep.cells
     with style.house_style():
         figure, (axes,) = style.blank(0.8 + 0.42 * max(1, len(cells)))
-        labels = [f"{cell.cell.arm}\n{wording.slots(cell.cell.slots)}" for cell in cells]
+        labels = [wording.row_label(cell.cell) for cell in cells]
         style.row_axis(axes, labels or [""])
         top = max((cell.system_occupancy.point for cell in sweep.sound_cells), default=1.0)
         axes.set_xlim(0, top * 1.6)
@@ -82,7 +82,7 @@ def _bar(axes: Axes, y: int, held: float, system: float) -> None:
 def _alt(sweep: Sweep) -> str:
     parts = []
     for cell in sweep.cells:
-        who = f"{cell.cell.arm} at {wording.slots(cell.cell.slots)}"
+        who = wording.who(cell.cell)
         if not isinstance(cell, SoundCell):
             parts.append(f"{who}: refused ({wording.codes(cell.findings)}), drawn as a hole")
         elif cell.batch_occupancy is None:

@@ -31,7 +31,7 @@ def draw(sweep: Sweep) -> Drawing:
     pairs = sweep.headline_rivals
     with style.house_style():
         figure, (axes,) = style.blank(0.85 + 0.5 * max(1, len(pairs)))
-        style.row_axis(axes, [_label(pair) for pair in pairs] or [""])
+        style.row_axis(axes, [wording.row_label(pair.candidate) for pair in pairs] or [""])
         low, high = _limits([pair for pair in pairs if isinstance(pair, SoundComparison)])
         style.log_axis(axes, low, high, "times the baseline (log)", suffix=numbers.TIMES)
         style.reference_line(axes, 1.0, wording.baseline_words(sweep))
@@ -57,10 +57,6 @@ def draw(sweep: Sweep) -> Drawing:
         or ((*(None,) * 13, "no comparison planned", sweep.name, None),),
         figure=figure,
     )
-
-
-def _label(pair: AnyComparison) -> str:
-    return f"{pair.candidate.arm}\n{wording.slots(pair.candidate.slots)}"
 
 
 def _limits(pairs: Sequence[SoundComparison]) -> tuple[float, float]:
@@ -109,7 +105,7 @@ def _legend(figure: Figure) -> None:
 def _alt(sweep: Sweep) -> str:
     parts = []
     for pair in sweep.headline_rivals:
-        who = f"{pair.candidate.arm} at {wording.slots(pair.candidate.slots)}"
+        who = wording.who(pair.candidate)
         if isinstance(pair, RefusedComparison):
             parts.append(f"{who}: refused ({wording.codes(pair.findings)}), drawn as a hole")
         else:
