@@ -174,7 +174,7 @@ def test_halved_dtypes_round_where_transformers_rounds(
     run = run_requests(
         reference.folder,
         prompts_of([9, 33]),
-        SamplingParams(max_tokens=4),
+        SamplingParams(max_tokens=16, ignore_eos=True),
         dtype=dtype,
         max_slots=2,
         max_batch_tokens=20,

@@ -6,6 +6,10 @@
 // it (the streaming softmax of Milakov and Gimelshein, 2018). The borders of the chunks depend on the
 // block size alone, and a chunk of which a token sees nothing leaves its sums at zero, so a token's
 // result has the same bits in whatever company it is computed.
+//
+// Blocks lie anywhere, so the processor cannot tell which one comes next. While a chunk's keys are
+// computed with, its values arrive, and while its values are, the keys of the chunk after it, which
+// may be the next task's first: line by line, as a burst of them would hold up the computation.
 
 #include "paged_attention.h"
 
@@ -13,7 +17,6 @@
 #include <cmath>
 #include <limits>
 
-#include "prefetch.h"
 #include "tile.h"
 
 namespace nanoserve {
@@ -63,25 +66,26 @@ struct Context {
     const int64_t before_window = std::max<int64_t>(0, tokens.position + 1 - cache.window);
     return before_window / (chunk_blocks() * cache.block_size) * chunk_blocks();
   }
-
-  // Asks for a chunk's keys and values all at once: their blocks lie anywhere, and whoever computes
-  // on one does not know where the next one is.
-  void fetch(int64_t block, int64_t kv_head) const {
-    // A prompt's tokens find what the ones before them have read.
-    if (tokens.count > 1) return;
-    const int64_t dim = cache.heads.dim;
-    const int64_t end = std::min(block + chunk_blocks(), (length() - 1) / cache.block_size + 1);
-    for (int64_t i = block; i < end; ++i) {
-      Stretch keys{cache.keys_of(tokens.table[i], kv_head), dim * cache.key_lanes};
-      keys.fetch(keys.lines());
-    }
-    for (int64_t i = block; i < end; ++i) {
-      const int64_t count = std::min(cache.block_size, length() - i * cache.block_size);
-      Stretch values{cache.values_of(tokens.table[i], kv_head), dim * count};
-      values.fetch(values.lines());
-    }
-  }
 };
+
+// A chunk whose keys are wanted next; of no blocks, none.
+struct Upcoming {
+  const int32_t* blocks;
+  int64_t count;
+  int64_t kv_head;
+};
+
+Upcoming upcoming(const Context& context, int64_t block, int64_t kv_head) {
+  const int64_t left = (context.length() - 1) / context.cache.block_size + 1 - block;
+  return {context.tokens.table + block, std::min(left, context.chunk_blocks()), kv_head};
+}
+
+// What a task begins with.
+Upcoming first_chunk(const CacheLayer& cache, const Task& task) {
+  if (!task) return {};
+  const Context context{cache, task.tokens};
+  return upcoming(context, context.first_block(), kv_head_of(cache.heads, task.index));
+}
 
 // One task's chunk of the context.
 struct Chunk {
@@ -94,6 +98,7 @@ struct Chunk {
   float* scores;         // [rows, stride]
   int64_t stride;
   float* sums;  // [rows, dim]: what has been seen so far, times its weights
+  Upcoming next;
 
   int64_t length_in(int64_t block) const {
     return std::min(cache.block_size, length - block * cache.block_size);
@@ -105,9 +110,16 @@ struct Chunk {
     const int64_t dim = cache.heads.dim;
     for (int64_t block = 0; block < num_blocks(); ++block) {
       const float* keys = cache.keys_of(blocks[block], kv_head);
+      const float* values = cache.values_of(blocks[block], kv_head);
       for (int64_t lane = 0; lane < cache.key_lanes; lane += kLanes) {
         Tile<kRows, 1> tile{};
-        accumulate(tile, queries, dim, keys + lane, cache.key_lanes, dim);
+        // Steps over features, of which each fetches a vector of the values.
+        const int64_t wanted = (length_in(block) - lane) * dim / kLanes;
+        const int64_t fetching = std::clamp<int64_t>(wanted, 0, dim);
+        accumulate(tile, queries, dim, keys + lane, cache.key_lanes, fetching,
+                   FetchPieces<kLanes, 2>{values + lane * dim});
+        accumulate(tile, queries + fetching, dim, keys + lane + fetching * cache.key_lanes,
+                   cache.key_lanes, dim - fetching, FetchNothing{});
         for (int r = 0; r < kRows; ++r) {
           float* place = scores + r * stride + block * cache.key_lanes + lane;
           store(place, tile.sums[r][0]);
@@ -139,8 +151,16 @@ struct Chunk {
       }
     }
     for (int64_t block = 0; block < num_blocks(); ++block) {
-      accumulate(tile, scores + block * cache.key_lanes, stride,
-                 cache.values_of(blocks[block], kv_head) + feature, dim, length_in(block));
+      const float* weights = scores + block * cache.key_lanes;
+      const float* values = cache.values_of(blocks[block], kv_head) + feature;
+      const int64_t length = length_in(block);
+      if (block < next.count) {
+        const float* keys = cache.keys_of(next.blocks[block], next.kv_head);
+        accumulate(tile, weights, stride, values, dim, length,
+                   FetchPieces<kVectors * kLanes, 2>{keys + feature * cache.key_lanes});
+      } else {
+        accumulate(tile, weights, stride, values, dim, length, FetchNothing{});
+      }
     }
     for (int r = 0; r < kRows; ++r) {
       for (int v = 0; v < kVectors; ++v) {
@@ -210,15 +230,6 @@ int64_t tasks_per_token(const Heads& heads) {
 
 int64_t tokens_per_task(const Heads& heads) { return kTileRows / heads_per_task(heads); }
 
-void fetch_places(const CacheLayer& cache, const int32_t* table, int64_t position) {
-  const Heads& heads = cache.heads;
-  const int64_t block = table[position / cache.block_size];
-  for (int64_t head = 0; head < heads.kv; ++head) {
-    const float* keys = cache.keys_of(block, head) + position % cache.block_size;
-    for (int64_t i = 0; i < heads.dim; ++i) __builtin_prefetch(keys + i * cache.key_lanes, 1, 2);
-  }
-}
-
 void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
                       const float* sines, const int32_t* table, int64_t position) {
   const Heads& heads = cache.heads;
@@ -239,17 +250,13 @@ void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
   }
 }
 
-void fetch_context(const CacheLayer& cache, const Tokens& tokens, int64_t task) {
-  const Context context{cache, tokens};
-  context.fetch(context.first_block(), kv_head_of(cache.heads, task));
-}
-
-void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qkv, Rows seen,
+void attend(const CacheLayer& cache, const Task& task, const Task& next, Rows qkv, Rows seen,
             float* scratch) {
   const Heads& heads = cache.heads;
+  const Tokens& tokens = task.tokens;
   const int64_t dim = heads.dim;
-  const int64_t kv_head = kv_head_of(heads, task);
-  const int64_t first_head = task % tasks_per_kv_head(heads) * heads_per_task(heads);
+  const int64_t kv_head = kv_head_of(heads, task.index);
+  const int64_t first_head = task.index % tasks_per_kv_head(heads) * heads_per_task(heads);
   const int64_t count = std::min(heads_per_task(heads), heads.group() - first_head);
   const int64_t offset = (kv_head * heads.group() + first_head) * dim;
   const int64_t rows = tokens.count * count;
@@ -270,17 +277,26 @@ void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qk
   std::fill_n(total, kTileRows, 0.0f);
   const Context context{cache, tokens};
   const int64_t chunk_tokens = context.chunk_blocks() * cache.block_size;
-  int64_t block = context.first_block();
-  for (; block * cache.block_size < context.length(); block += context.chunk_blocks()) {
+  for (int64_t block = context.first_block(); block * cache.block_size < context.length();
+       block += context.chunk_blocks()) {
     const int64_t start = block * cache.block_size;
     const int64_t length = std::min(context.length() - start, chunk_tokens);
     int64_t visible[kTileRows];
     for (int64_t row = 0; row < rows; ++row) {
       visible[row] = tokens.position + row / count + 1 - start;
     }
-    const Chunk chunk{cache,   tokens.table + block, length, visible, kv_head,
-                      queries, scores,               stride, sums};
-    context.fetch(block + context.chunk_blocks(), kv_head);  // the next chunk
+    const int64_t end = block + context.chunk_blocks();
+    const bool last = end * cache.block_size >= context.length();
+    const Chunk chunk{cache,
+                      tokens.table + block,
+                      length,
+                      visible,
+                      kv_head,
+                      queries,
+                      scores,
+                      stride,
+                      sums,
+                      last ? first_chunk(cache, next) : upcoming(context, end, kv_head)};
     with_constant_rows(rows, Score{chunk});
     if (context.length() - cache.window > start) {
       for (int64_t row = 0; row < rows; ++row) chunk.hide_first(row, visible[row] - cache.window);

@@ -44,19 +44,10 @@ struct CacheLayer {
 // Floats of scratch memory that one call of `attend` needs.
 int64_t attention_scratch(const Heads& heads, int64_t block_size, int64_t key_lanes);
 
-// Asks for the memory in which `rotate_and_store` puts a token's keys: each of their features has a
-// line of its own.
-void fetch_places(const CacheLayer& cache, const int32_t* table, int64_t position);
-
 // Rotates the query and key heads of one token's qkv in place, by that token's rows of the rotary
 // tables, and stores its keys and values at `position` of the sequence whose blocks `table` lists.
 void rotate_and_store(const CacheLayer& cache, float* qkv, const float* cosines,
                       const float* sines, const int32_t* table, int64_t position);
-
-// A task of attention: the query heads that share a KV head, or some of them if they are many, of
-// one token, or of several if the heads are few. It fills the rows of a tile, as far as it can.
-int64_t tasks_per_token(const Heads& heads);
-int64_t tokens_per_task(const Heads& heads);
 
 // Neighbouring tokens of one sequence.
 struct Tokens {
@@ -66,13 +57,22 @@ struct Tokens {
   const int32_t* table;
 };
 
-// Asks for the keys and values with which `attend` begins.
-void fetch_context(const CacheLayer& cache, const Tokens& tokens, int64_t task);
+// The query heads that share a KV head, or some of them if they are many, of one token, or of several
+// if the heads are few. They fill the rows of a tile, as far as they can.
+struct Task {
+  Tokens tokens;  // none in no task
+  int64_t index;  // among the tokens' tasks
 
-// softmax(q k^T / sqrt(dim)) v, for each token over the positions of its window up to its own, for the
-// query heads of one of the tokens' tasks. `qkv` and `seen` are all tokens' rows. Nothing behind the
-// last position is read.
-void attend(const CacheLayer& cache, const Tokens& tokens, int64_t task, Rows qkv, Rows seen,
+  explicit operator bool() const { return tokens.count > 0; }
+};
+
+int64_t tasks_per_token(const Heads& heads);
+int64_t tokens_per_task(const Heads& heads);
+
+// softmax(q k^T / sqrt(dim)) v, for each token of the task over the positions of its window up to its
+// own, for the query heads of the task. `qkv` and `seen` are all tokens' rows. Nothing behind the
+// last position is read. `next` is what the thread computes after this, and may be no task.
+void attend(const CacheLayer& cache, const Task& task, const Task& next, Rows qkv, Rows seen,
             float* scratch);
 
 }  // namespace nanoserve

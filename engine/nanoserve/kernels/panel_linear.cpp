@@ -1,9 +1,10 @@
-// With a few rows a product is one read of the weight, in the order in which it lies in memory,
-// which the processor's own prefetching handles best. With more, arithmetic keeps the processor
-// from looking ahead far enough by itself. So while a panel is computed with, by one tile of rows
-// after another, the next one, of this weight or of the one after it, is fetched into the
-// second-level cache, a share of it by each tile; and into the first-level cache come the panel's
-// own rows, a few of them ahead.
+// One tile of rows is one read of the weight, in the order in which it lies in memory: the
+// processor's own prefetching keeps memory as busy as it can be, and asking for lines by hand only
+// takes its place. With more tiles a panel comes back from the second-level cache for each but the
+// first, and memory would lie idle meanwhile. So while a panel is computed with, by one tile after
+// another, the next one, of this weight or of the one after it, is fetched into the second-level
+// cache, a share of it by each tile; and into the first-level cache come the panel's own rows, a few
+// of them ahead.
 
 #include "panel_linear.h"
 
@@ -12,8 +13,6 @@
 namespace nanoserve {
 namespace {
 
-// As many rows as the processor needs no help with.
-constexpr int64_t kFewRows = kTileRows / 2;
 // Steps over k between two bursts of prefetches into the second-level cache.
 constexpr int64_t kBurst = 4;
 // Steps over k that prefetches into the first-level cache are ahead.
@@ -47,39 +46,28 @@ struct TileOfPanel {
   Epilogue epilogue;
   Stretch& ahead;
   int64_t lines_per_burst;
-  const float* following;  // what comes after the panel, which may be the same; null for few rows
+  const float* following;  // what comes after the panel, which may be the same; null for one tile
 
   // Out of line, so that each number of rows gets all the registers.
   template <int kRows>
   [[gnu::noinline]] void run() const {
     Tile<kRows, kTileVectors> tile{};
     if (following == nullptr) {
-      accumulate(tile, x.row(first_row), x.stride, panel, kPanelWidth, inputs);
+      accumulate(tile, x.row(first_row), x.stride, panel, kPanelWidth, inputs, FetchNothing{});
     } else {
-      const int64_t reach = std::min(kReach, inputs);
-      int64_t k = 0;
-      for (; k + kBurst <= inputs - reach; k += kBurst) {
+      const int64_t whole = inputs / kBurst * kBurst;
+      for (int64_t k = 0; k < whole; k += kBurst) {
         ahead.fetch(lines_per_burst);
-        step<kRows>(tile, k, kBurst, panel + (k + reach) * kPanelWidth);
+        const int64_t later = k + kReach;
+        const float* arriving = later < inputs ? panel + later * kPanelWidth
+                                               : following + (later - inputs) * kPanelWidth;
+        accumulate(tile, x.row(first_row) + k, x.stride, panel + k * kPanelWidth, kPanelWidth,
+                   kBurst, FetchPieces<kPanelWidth, 3>{arriving});
       }
-      const int64_t rest = inputs - reach - k;
-      step<kRows>(tile, k, rest, panel + (k + reach) * kPanelWidth);
-      step<kRows>(tile, k + rest, reach, following);
+      accumulate(tile, x.row(first_row) + whole, x.stride, panel + whole * kPanelWidth, kPanelWidth,
+                 inputs - whole, FetchNothing{});
     }
     store_tile(tile, y, first_row, column, epilogue);
-  }
-
-  // `count` steps over k, each of which fetches a row at `rows`.
-  template <int kRows>
-  [[gnu::always_inline]] void step(Tile<kRows, kTileVectors>& tile, int64_t k, int64_t count,
-                                   const float* rows) const {
-    for (int64_t i = 0; i < count; ++i) {
-      for (int64_t line = 0; line < kPanelWidth; line += kLineFloats) {
-        __builtin_prefetch(rows + i * kPanelWidth + line, 0, 3);
-      }
-      accumulate(tile, x.row(first_row) + k + i, x.stride, panel + (k + i) * kPanelWidth,
-                 kPanelWidth, 1);
-    }
   }
 };
 
@@ -88,17 +76,17 @@ struct TileOfPanel {
 void multiply(const Matrix& weight, Rows x, Rows y, int64_t rows, int64_t begin, int64_t end,
               Epilogue epilogue, Stretch next) {
   const int64_t tiles = (rows + kTileRows - 1) / kTileRows;
-  const int64_t bursts = std::max<int64_t>(1, (weight.inputs - kReach) / kBurst * tiles);
-  const bool few = rows <= kFewRows;
+  const int64_t bursts = std::max<int64_t>(1, weight.inputs / kBurst * tiles);
+  const bool alone = tiles == 1;
   for (int64_t index = begin; index < end; ++index) {
     const float* panel = weight.panel(index);
-    Stretch ahead = few ? Stretch{} : index + 1 < end ? weight.stretch(index + 1) : next;
+    Stretch ahead = alone ? Stretch{} : index + 1 < end ? weight.stretch(index + 1) : next;
     const float* after = ahead.data != nullptr ? ahead.data : panel;
     const int64_t lines_per_burst = (ahead.lines() + bursts - 1) / bursts;
     for (int64_t tile = 0; tile < tiles; ++tile) {
       // Tiles of nearly the same height: 9 rows are 5 and 4, not 8 and 1.
       const int64_t first = rows * tile / tiles, last = rows * (tile + 1) / tiles;
-      const float* following = few ? nullptr : tile + 1 < tiles ? panel : after;
+      const float* following = alone ? nullptr : tile + 1 < tiles ? panel : after;
       with_constant_rows(last - first,
                          TileOfPanel{panel, weight.inputs, x, y, first, index * kPanelWidth,
                                      epilogue, ahead, lines_per_burst, following});

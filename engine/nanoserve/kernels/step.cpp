@@ -183,9 +183,6 @@ class Worker {
   void finish_heads(const Layer& layer, const CacheLayer& cache) const {
     const Share mine = share(step_.tokens);
     for (int64_t token = mine.begin; token < mine.end; ++token) {
-      fetch_places(cache, table(token), step_.positions[token]);
-    }
-    for (int64_t token = mine.begin; token < mine.end; ++token) {
       const int64_t position = step_.positions[token];
       float* qkv = buffers_.qkv.row(token);
       if (layer.qkv_bias != nullptr) add_bias(qkv, layer.qkv_bias);
@@ -216,13 +213,7 @@ class Worker {
            step_.positions[token] % tokens_per_task == 0;
   }
 
-  // What attention does for some tokens.
-  struct Task {
-    Tokens tokens;
-    int64_t index;  // among the tokens' tasks
-    int64_t cost;   // positions that it reads
-  };
-
+  // Calls body(task, how many positions it reads).
   template <class Body>
   void for_each_task(const CacheLayer& cache, const Body& body) const {
     const int64_t per_task = tokens_per_task(cache.heads);
@@ -232,32 +223,30 @@ class Worker {
       while (end < step_.tokens && !begins_tasks(end, per_task)) ++end;
       const Tokens tokens{first, end - first, step_.positions[first], table(first)};
       const int64_t cost = std::min(tokens.position + tokens.count, cache.window);
-      for (int64_t index = 0; index < per_token; ++index) body(Task{tokens, index, cost});
+      for (int64_t index = 0; index < per_token; ++index) body(Task{tokens, index}, cost);
       first = end;
     }
   }
 
-  // Contexts differ in length, so a thread's share is counted in positions read. While it computes
-  // a task, the memory of its next one arrives.
+  // Contexts differ in length, so a thread's share is counted in positions read. A task is computed
+  // when the thread's next one is known, whose memory arrives meanwhile.
   void attend_all(const CacheLayer& cache) const {
     int64_t total = 0;
-    for_each_task(cache, [&](const Task& task) { total += task.cost; });
+    for_each_task(cache, [&](const Task&, int64_t cost) { total += cost; });
     const Share mine = share(total);
     float* scratch = buffers_.scratch + rank_ * buffers_.scratch_per_thread;
-    const auto compute = [&](const Task& task) {
-      attend(cache, task.tokens, task.index, buffers_.qkv, buffers_.seen, scratch);
-    };
     int64_t before = 0;
-    Task waiting{};  // fetched, and not computed
-    for_each_task(cache, [&](const Task& task) {
-      const int64_t middle = before + task.cost / 2;
-      before += task.cost;
-      if (middle < mine.begin || middle >= mine.end) return;
-      fetch_context(cache, task.tokens, task.index);
-      if (waiting.tokens.count > 0) compute(waiting);
-      waiting = task;
+    Task waiting{};
+    const auto compute_waiting = [&](const Task& next) {
+      if (waiting) attend(cache, waiting, next, buffers_.qkv, buffers_.seen, scratch);
+      waiting = next;
+    };
+    for_each_task(cache, [&](const Task& task, int64_t cost) {
+      const int64_t middle = before + cost / 2;
+      before += cost;
+      if (mine.begin <= middle && middle < mine.end) compute_waiting(task);
     });
-    if (waiting.tokens.count > 0) compute(waiting);
+    compute_waiting({});
     wait_for_others();
   }
 

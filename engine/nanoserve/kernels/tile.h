@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "prefetch.h"
 #include "vectors.h"
 
 namespace nanoserve {
@@ -26,22 +27,44 @@ struct Tile {
 };
 
 // sums[r][column] += sum over k < depth of x[r * x_stride + k] * panel[k * panel_stride + column].
-template <int kRows, int kVectors>
+// Before each step over k, `fetch(k)` may ask for memory that is wanted later.
+template <int kRows, int kVectors, class Fetch>
 [[gnu::always_inline]] inline void accumulate(Tile<kRows, kVectors>& tile, const float* x,
                                               int64_t x_stride, const float* panel,
-                                              int64_t panel_stride, int64_t depth) {
+                                              int64_t panel_stride, int64_t depth,
+                                              const Fetch& fetch) {
+  // Two places and two distances address eight rows; one place would need a register for each row.
+  const float* upper = kRows > 4 ? x + 4 * x_stride : x;
   for (int64_t k = 0; k < depth; ++k) {
+    fetch(k);
     Vec columns[kVectors];
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) columns[v] = load(panel + k * panel_stride + v * kLanes);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      const Vec factor = broadcast(x[r * x_stride + k]);
+      const Vec factor = broadcast((r < 4 ? x : upper)[r % 4 * x_stride + k]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) tile.sums[r][v] += columns[v] * factor;
     }
   }
 }
+
+struct FetchNothing {
+  void operator()(int64_t) const {}
+};
+
+// Asks for `kFloats` floats with each step, one such piece after another, into the second-level cache
+// (2) or the first (3).
+template <int64_t kFloats, int kCacheHint>
+struct FetchPieces {
+  const float* from;
+
+  [[gnu::always_inline]] void operator()(int64_t k) const {
+    for (int64_t i = 0; i < kFloats; i += kLineFloats) {
+      __builtin_prefetch(from + k * kFloats + i, 0, kCacheHint);
+    }
+  }
+};
 
 // Calls body.run<rows>(), with the number of rows as a constant, 1 to kTileRows.
 template <class Body>
