@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Generator, Sequence
 from typing import Any
 
+from nanoserve._checks import is_sequence, shown
 from nanoserve.admission import Prompt
 from nanoserve.config import EngineConfig
 from nanoserve.engine import Engine
@@ -60,13 +61,17 @@ class LLM:
             output with ``finish_reason == "error"``.
 
         Raises:
-            TypeError: When ``prompts`` is one text instead of a list.
+            TypeError: When ``prompts`` is no list, such as one text, or ``params`` neither
+                settings nor a list.
             ValueError: When there are not as many ``params`` as prompts.
         """
-        if isinstance(prompts, str):
-            raise TypeError("prompts must be a list of prompts: wrap the text in one, [text]")
+        if not is_sequence(prompts):
+            hint = ": wrap the text in one, [text]" if isinstance(prompts, str) else ""
+            raise TypeError(f"prompts must be a list of prompts, not {shown(prompts)}{hint}")
         if params is None or isinstance(params, SamplingParams):
             params = [params or SamplingParams()] * len(prompts)
+        if not is_sequence(params):
+            raise TypeError(f"params must be SamplingParams or a list of them, not {shown(params)}")
         if len(params) != len(prompts):
             raise ValueError(f"{len(params)} params for {len(prompts)} prompts: give one for each")
 

@@ -53,6 +53,18 @@ def test_a_single_text_is_not_a_list_of_prompts(llm: LLM):
         llm.generate("hello")
 
 
+@pytest.mark.parametrize("prompts", [None, 5, {1: [5]}, b"hello", iter([[5]])])
+def test_what_is_no_list_of_prompts_is_named(prompts: Any, llm: LLM):
+    with pytest.raises(TypeError, match="must be a list of prompts, not "):
+        llm.generate(prompts)
+
+
+@pytest.mark.parametrize("params", [5, {"max_tokens": 5}, "greedy"])
+def test_what_is_no_params_is_named(params: Any, llm: LLM):
+    with pytest.raises(TypeError, match="must be SamplingParams or a list of them, not "):
+        llm.generate([[5]], params)
+
+
 def test_ids_that_were_not_wrapped_are_errors_and_not_prompts(llm: LLM):
     outputs: list[Any] = llm.generate([5, 6])  # type: ignore[list-item]
     assert all("a prompt is a string or a list" in output.error for output in outputs)

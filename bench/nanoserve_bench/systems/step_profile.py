@@ -166,7 +166,7 @@ def compiled_parts(bench: Bench, rows: int, model: list[int]) -> Samples:
     middle = asked.prompt_tokens + asked.new_tokens / 2
     brief = 1 + _SHORT_TOKENS / 2
     grown = (_median(model) - _median(short)) * middle / (middle - brief)
-    attention = max(0, round(grown))
+    attention = round(grown)
     rest = round(_median(model) - _median(linears) - attention)
     return {"linears": linears, "attention": [attention], "rest of the model": [rest]}
 

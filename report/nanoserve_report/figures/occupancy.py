@@ -73,7 +73,7 @@ def _bar(axes: Axes, y: int, held: float, system: float) -> None:
         zorder=3,
     )
     axes.annotate(
-        f"{held:.2f} in slots\n{system:.2f} in the system",
+        f"{numbers.significant(held)} in slots\n{numbers.significant(system)} in the system",
         (max(system, held), y), xytext=(5, 0), textcoords="offset points", va="center",
         fontsize=style.SMALL_PT, linespacing=1.1,
     )  # fmt: skip
