@@ -123,6 +123,7 @@ class ProfileOrder:
         compile: Whether `torch.compile` makes one graph of the forward pass.
         rows: Rows of the steps, each profiled by itself.
         repetitions: Steps behind each figure, at least.
+        weight_bytes: How much is read after each step, for comparison.
     """
 
     model_path: str
@@ -132,6 +133,7 @@ class ProfileOrder:
     prompt_tokens: int
     new_tokens: int
     repetitions: int
+    weight_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,6 +10,8 @@ from nanoserve_bench.plan import Fact
 
 SCHEMA_VERSION = 1
 DOCUMENT = "profile.json"
+ONE_READ = "one read"
+"""The phase that is no part of a step: a buffer as large as the weights is read after it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,8 +22,8 @@ class ProfileRow:
         variant: Which way to compute a step.
         rows: Rows of the step.
         context: Tokens that each row attends to, at the middle of what was timed.
-        phase: Part of the step: `step` is the whole of it, `model` its forward pass, and the
-            others add up to the step.
+        phase: Part of the step: `step` is the whole of it, `model` its forward pass, `one read`
+            what memory does meanwhile, and the others add up to the step.
         seconds: Median over the repetitions; None where it could not be had.
         low: Lower quartile.
         high: Upper quartile.

@@ -15,7 +15,7 @@ from nanoserve_bench.contention import disturbance
 from nanoserve_bench.errors import WorkerError
 from nanoserve_bench.faults import one_line
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.perf.profile import ProfileRow
+from nanoserve_bench.perf.profile import ONE_READ, ProfileRow
 from nanoserve_bench.probes import ProfileAnswer, ProfileOrder, run_probe
 
 ROWS = (1, 8, 32)
@@ -29,6 +29,7 @@ STOPWATCH = "a stopwatch around the calls"
 BY_ITSELF = "every matrix of a step multiplied once, in order, by the kernel alone"
 BY_CONTEXT = "what a step grows by from a context of 5 tokens, stretched to the whole context"
 BY_DIFFERENCE = "the difference"
+BY_READING = "a buffer as large as the weights, read after each of the steps"
 SAME_INPUTS = "the forward pass of one real step, repeated on the same inputs"
 
 
@@ -97,6 +98,7 @@ def take_profile(
             prompt_tokens=PROMPT_TOKENS,
             new_tokens=NEW_TOKENS,
             repetitions=repetitions,
+            weight_bytes=model.weight_bytes,
         )
         try:
             answer = run_probe(
@@ -134,6 +136,8 @@ def _how(variant: Variant, phase: str) -> str:
         return BY_DIFFERENCE
     if variant.kernel == "compiled" and phase in {"linears", "attention"}:
         return BY_ITSELF if phase == "linears" else BY_CONTEXT
+    if phase == ONE_READ:
+        return BY_READING
     return STOPWATCH
 
 

@@ -35,11 +35,16 @@ def measure(*, device: str, dtype: str, buffer_bytes: int) -> Ceilings:
     )
 
 
-def _read_rate(device: str, buffer_bytes: int) -> float:
-    """Bytes per second at which 32-bit words are read: by a sum or a dot product, the faster."""
+def reads(device: str, buffer_bytes: int) -> tuple[Callable[[], object], Callable[[], object]]:
+    """Two ways to read a buffer of 32-bit words once: a sum and a dot product."""
     words = torch.ones(max(1, buffer_bytes // 4), dtype=torch.float32, device=device)
-    best_s = min(_best_s(words.sum, device), _best_s(lambda: torch.dot(words, words), device))
-    return words.numel() * 4 / best_s
+    return words.sum, lambda: torch.dot(words, words)
+
+
+def _read_rate(device: str, buffer_bytes: int) -> float:
+    """Bytes per second at which a buffer is read, the faster way."""
+    best_s = min(_best_s(read, device) for read in reads(device, buffer_bytes))
+    return max(1, buffer_bytes // 4) * 4 / best_s
 
 
 def _multiply_rate(device: str, dtype: str) -> float:

@@ -7,6 +7,9 @@ attention, the forward pass, the runner and the sampler. The compiled step is on
 be looked into: its products are run again by themselves, matrix after matrix, so that the weights
 come from memory as they do in a step; attention is what a step grows by with its context; what is
 left of the call is norms, rotation, waiting at barriers.
+
+After each step a buffer as large as the weights is read. The rate of a machine's memory wanders,
+and a step is to be held against what memory did at that moment.
 """
 
 from __future__ import annotations
@@ -31,7 +34,9 @@ from nanoserve.linear import Linear, LinearKernel, OneDnnKernel, PlainKernel
 from nanoserve.model_runner import ModelRunner
 from nanoserve.models.decoder import Decoder
 from nanoserve_bench.meters import Meter
+from nanoserve_bench.perf.profile import ONE_READ
 from nanoserve_bench.probes import Phase, ProfileAnswer, ProfiledRows, ProfileOrder, carry_out
+from nanoserve_bench.systems.ceilings import reads
 from nanoserve_bench.systems.step_probe import FORWARD, Watch, replaced, watched
 
 KERNELS: dict[str, Callable[[], LinearKernel]] = {"plain": PlainKernel, "packed": OneDnnKernel}
@@ -77,6 +82,7 @@ class Bench:
             if asked.kernel != "compiled":
                 stack.enter_context(self._chosen_kernel())
             self.runner = ModelRunner(self.config)
+        self._reads = reads("cpu", asked.weight_bytes)
 
     def _chosen_kernel(self) -> Any:
         kernel = KERNELS[self.asked.kernel]()
@@ -117,7 +123,17 @@ class Bench:
                     samples["step"].append(step.end_ns - step.start_ns)
                     for name, watch in watches.items():
                         samples[name].append(watch.total_ns - before[name])
+                    samples[ONE_READ].append(self._read_once())
         return samples
+
+    def _read_once(self) -> int:
+        """Read as many bytes as the weights have, the faster way: ns."""
+        taken_ns = []
+        for read in self._reads:
+            start_ns = time.perf_counter_ns()
+            read()
+            taken_ns.append(time.perf_counter_ns() - start_ns)
+        return min(taken_ns)
 
 
 def engine_phases(bench: Bench) -> Iterator[tuple[int, Samples]]:
@@ -138,6 +154,7 @@ def engine_phases(bench: Bench) -> Iterator[tuple[int, Samples]]:
             "scheduler and bookkeeping": _less(
                 samples["step"], samples["runner"], samples["sampler"]
             ),
+            ONE_READ: samples[ONE_READ],
         }
         if asked.kernel == "compiled":
             parts |= compiled_parts(bench, rows, samples["model"])

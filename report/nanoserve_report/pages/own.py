@@ -9,7 +9,7 @@ from typing import Any
 from nanoserve_bench.perf.arms import RIVALS
 from nanoserve_bench.perf.figures import Standing
 from nanoserve_bench.perf.files import Perf
-from nanoserve_bench.perf.profile import Profile, ProfileRow
+from nanoserve_bench.perf.profile import ONE_READ, Profile, ProfileRow
 from nanoserve_bench.perf.records import PerfRun
 from nanoserve_bench.plan import Fact
 from nanoserve_bench.soak.records import Finding, Soak
@@ -167,6 +167,13 @@ def sentences(profile: Profile) -> Iterator[str]:
             yield (
                 f"At {numbers.count(rows, 'row')}, with {words} the forward pass goes from "
                 f"{_time(before)} to {_time(after)}" + ("." if fit else "; disturbed: no ratio.")
+            )
+        after, read = spent.get((AFTER, rows, tables.MODEL)), spent.get((AFTER, rows, ONE_READ))
+        if after is not None and read is not None:
+            yield (
+                f"At {numbers.count(rows, 'row')}, the compiled forward pass takes {_time(after)}, "
+                "and one read of as many bytes as the weights have, after each step, "
+                f"{_time(read)}."
             )
 
 

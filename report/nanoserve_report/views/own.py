@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from nanoserve_bench.perf.figures import Standing
-from nanoserve_bench.perf.profile import Profile, ProfileRow
+from nanoserve_bench.perf.profile import ONE_READ, Profile, ProfileRow
 from nanoserve_bench.perf.records import FigureRow, PerfRun
 from nanoserve_bench.soak.records import Finding, Soak
 from nanoserve_report import numbers
@@ -31,10 +31,12 @@ PHASES = (
     "sampler",
     "batch assembly",
     "scheduler and bookkeeping",
+    ONE_READ,
 )
 _ONE = re.compile(r"\b1 slots\b")
 """What the records of earlier soaks say of a single slot."""
 NOT_TOLD = Hole(reason="not told apart")
+NOT_READ = Hole(reason="not measured beside it")
 
 
 def speed(run: PerfRun, figures: Sequence[FigureRow]) -> Table:
@@ -147,7 +149,8 @@ def disturbed_variants(profile: Profile) -> frozenset[str]:
 
 
 def _heading(phase: str) -> str:
-    return {WHOLE: "whole step", MODEL: "forward pass"}.get(phase, phase)
+    named = {WHOLE: "whole step", MODEL: "forward pass", ONE_READ: "one read of the weights"}
+    return named.get(phase, phase)
 
 
 def _phase(parts: dict[str, ProfileRow], phase: str) -> Cell:
@@ -156,7 +159,7 @@ def _phase(parts: dict[str, ProfileRow], phase: str) -> Cell:
         return Hole(reason=failed.how)
     row = parts.get(phase)
     if row is None or row.seconds is None:
-        return NOT_TOLD
+        return NOT_READ if phase == ONE_READ else NOT_TOLD
     return Num(value=row.seconds, text=milliseconds(row.seconds), interval=quartiles(row))
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from nanoserve_bench.models import ModelFolder
-from nanoserve_bench.perf.profile import ProfileRow
-from nanoserve_bench.perf.profiling import BY_ITSELF, Variant, row_of, take_profile
+from nanoserve_bench.perf.profile import ONE_READ, ProfileRow
+from nanoserve_bench.perf.profiling import BY_ITSELF, BY_READING, Variant, row_of, take_profile
 
 
 def phases(rows: tuple[ProfileRow, ...], variant: str) -> dict[str, ProfileRow]:
@@ -34,10 +34,11 @@ def test_the_phases_of_a_step_on_a_tiny_model(tiny: ModelFolder) -> None:
     found = phases(taken.rows, "before")
     assert set(found) == {
         *("step", "model", "batch assembly", "sampler", "scheduler and bookkeeping"),
-        *("linears", "attention", "rest of the model"),
+        *("linears", "attention", "rest of the model", ONE_READ),
     }
     assert all(row.repetitions >= 20 for row in found.values())
-    parts = [row.seconds for phase, row in found.items() if phase not in {"step", "model"}]
+    beside = {"step", "model", ONE_READ}
+    parts = [row.seconds for phase, row in found.items() if phase not in beside]
     assert all(part is not None and part > 0 for part in parts)
     # Medians add up only roughly.
     assert found["step"].seconds is not None
@@ -49,6 +50,9 @@ def test_the_phases_of_a_step_on_a_tiny_model(tiny: ModelFolder) -> None:
     else:
         assert set(after) == set(found)
         assert after["linears"].how == BY_ITSELF
+    assert found[ONE_READ].how == BY_READING
+    assert found[ONE_READ].seconds is not None
+    assert found[ONE_READ].seconds > 0
 
     broken = phases(taken.rows, "broken")["step"]
     assert broken.seconds is None
