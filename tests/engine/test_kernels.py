@@ -287,6 +287,20 @@ def test_nothing_is_read_that_was_not_written(reference: Any):
     assert outputs == {str(i): reference.greedy(prompt, 8) for i, prompt in enumerate(prompts)}
 
 
+@pytest.mark.usefixtures("on_kernels")
+def test_a_score_that_is_no_number_is_not_taken_for_nothing_seen(make_reference: Any):
+    """Where a chunk begins with it, and a later chunk has scores that are numbers."""
+    folder = make_reference(max_position_embeddings=1024).folder
+    config = EngineConfig(model=str(folder))
+    runner = ModelRunner(config)
+    engine = Engine(config, runner=runner)
+    engine.add_request("0", prompts_of([300])[0], SamplingParams(max_tokens=2))
+    engine.step()
+    with torch.inference_mode():
+        pool_of(runner)[0][:, engine._live["0"].table.blocks[0], :, :, 0] = float("nan")
+    assert [output.finish_reason for output in engine.step().outputs] == ["error"]
+
+
 def plan_of(token_ids: list[int], blocks: list[int]) -> SchedulerOutput:
     request: Any = SimpleNamespace(token_ids=token_ids, table=SimpleNamespace(blocks=blocks))
     row = ScheduledRow(

@@ -188,8 +188,8 @@ struct Chunk {
       peaks = other > peaks ? other : peaks;
     }
     const float peak = std::max(highest, max_of(peaks));
-    if (peak == kHidden) {  // the row has not seen anything yet
-      std::fill_n(mine, lanes, 0.0f);
+    if (peak == kHidden) {  // the row has not seen anything yet, or what is no number
+      for (int64_t i = 0; i < lanes; ++i) mine[i] = std::isnan(mine[i]) ? mine[i] : 0.0f;
       return;
     }
     const float shrink = exp_of(broadcast(highest - peak))[0];
