@@ -186,7 +186,7 @@ def test_the_profile_says_what_each_change_was_worth(tmp_path: Path) -> None:
     assert "starts a parallel region of its own" not in text  # nothing was taken apart
     assert (
         "the compiled forward pass takes 24.00 ms, and one read of as many bytes as the weights "
-        "have, after each step, 10.00 ms." in text
+        "have, after each step, 10.00 ms; disturbed." in text
     )
     assert "there is no compiler" in text
     assert "Disturbed: compiled kernels: a neighbour" in text

@@ -173,7 +173,7 @@ def sentences(profile: Profile) -> Iterator[str]:
             yield (
                 f"At {numbers.count(rows, 'row')}, the compiled forward pass takes {_time(after)}, "
                 "and one read of as many bytes as the weights have, after each step, "
-                f"{_time(read)}."
+                f"{_time(read)}" + ("; disturbed." if AFTER in disturbed else ".")
             )
 
 
